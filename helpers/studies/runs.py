@@ -5,7 +5,7 @@ shipped one.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -103,23 +103,25 @@ def take_snapshot(state: RLHFState) -> Snapshot:
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
     tokens, temperature = responses.tokens(), config.temperature
     reference = forward_logprobs(models.reference, *tokens, temperature=temperature)
-    scores = state.score(responses.texts).tolist()
-    found = as_samples(models.tokenizer, responses, (responses.logprobs, reference), scores)
-    if "gold" in state.measures:
-        for sample, gold in zip(found, state.measures["gold"](responses.texts), strict=True):
-            sample.gold = float(gold)
+    scores, judge = state.score(responses.texts).tolist(), state.measures.get("gold")
+    golds = list(map(float, judge(responses.texts))) if judge else [None] * len(asked)
+    both = responses.logprobs, reference
+    found = as_samples(models.tokenizer, responses, both, scores, golds)
     rows = {prompt: found[k * SAMPLES :][:SAMPLES] for k, prompt in enumerate(WATCHED_PROMPTS)}
     return Snapshot(state.iteration, rows, next_token(state, models.actor, WATCHED_PROMPTS))
 
 
-def as_samples(tokenizer, responses: Responses, both: tuple, scores: list[float]) -> list[Sample]:
+def as_samples(
+    tokenizer, responses: Responses, both: tuple, scores: list[float], golds: list[float | None]
+) -> list[Sample]:
     """Each response with its counted tokens; `both`: log-probs [B, T] of policy and reference."""
     found = []
     for row, text in enumerate(responses.texts):
         counted = responses.response_mask[row]
         ids = responses.response_tensors[row][counted].tolist()
         logprobs = (x[row][counted].tolist() for x in both)
-        found.append(Sample(plain_tokens(tokenizer, ids), *logprobs, text, scores[row]))
+        tokens = plain_tokens(tokenizer, ids)
+        found.append(Sample(tokens, *logprobs, text, scores[row], golds[row]))
     return found
 
 
@@ -172,11 +174,6 @@ def significant(value: object, digits: int = 5) -> object:
     if isinstance(value, list):
         return [significant(item, digits) for item in value]
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
-
-
-def select_metrics(history: History, names: Iterable[str]) -> History:
-    """The same records with these metrics alone, as far as they have them."""
-    return [{name: record[name] for name in names if name in record} for record in history]
 
 
 def as_columns(history: History) -> dict:

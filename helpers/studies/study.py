@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from math import fsum
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from helpers.checkpoints import list_checkpoints, load_checkpoint
 from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.data import refresh_manifest, verify, work_folder
 from helpers.loop import run_iterations
-from helpers.state import History, Reward, RLHFState, resolve_rates, start_run
+from helpers.state import Reward, RLHFState, resolve_rates, start_run
 from helpers.steps import iterate
 from helpers.studies.measure import EVALUATED, MEASURES, measure
 from helpers.studies.runs import (
@@ -31,7 +32,6 @@ from helpers.studies.runs import (
     load_run,
     record_run,
     resume_run,
-    select_metrics,
     significant,
     write_run,
 )
@@ -49,10 +49,6 @@ from helpers.tools.validate import require, require_count
 
 STUDY = "study.json"
 WHOLE_RUN_SEED = 0  # of most studies the seed whose runs are kept whole
-METRICS = (  # of a recorded run that is kept as its history only
-    "score gold grammatical flattery kl approx_kl entropy response_length ended explained_variance "
-    "policy_loss value_loss clip_fraction grad_norm first_ratio_error"
-).split()
 STOPPED = "Stopped; --resume goes on from the last checkpoints."
 
 
@@ -89,8 +85,6 @@ def record(
         for _ in record_run(state, run, schedule, save_dir=folder if checkpoints else None):
             advance(1)
     run.final, run.responses = measure(state, state.models.actor, evaluated)
-    if not job.whole:
-        run.history = select_metrics(run.history, METRICS)
     if keep_policy:  # without the head, tied to the word embeddings
         weights = state.models.actor.named_parameters()
         run.policy = {name: x.data.half().contiguous() for name, x in weights}
@@ -103,10 +97,12 @@ def train_measured(
     every: int,
     step: Callable[[RLHFState], dict] = iterate,
     folder: Path | None = None,
-) -> History:
-    """Train by `step`; rows of `measure` every so many iterations and at the end.
+    first: dict | None = None,
+) -> Run:
+    """Train by `step`; rows of `measure` every so many iterations and at the end are the `curve`.
 
-    Until the end they stand in the records, so that checkpoints in `folder` keep them.
+    Until the end they stand in the records, so that checkpoints in `folder` keep them. `first` is a row
+    before training.
     """
 
     def watched(state: RLHFState) -> dict:
@@ -119,7 +115,11 @@ def train_measured(
 
     for _ in run_iterations(state, watched, folder):
         advance(1)
-    return [record.pop("measured") for record in state.history if "measured" in record]
+    rows = [record.pop("measured") for record in state.history if "measured" in record]
+    final = {"cpu_seconds": fsum(record.pop("cpu_seconds") for record in state.history)}
+    curve = as_columns(rows if first is None else [{"iteration": 0} | first, *rows])
+    final |= {"curve": curve, "base": str(state.models.actor.dtype)}
+    return Run(state.config, state.history, final=final)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers.config import RLHFConfig
 from helpers.data import DATA
-from helpers.lessons.debugging.cases import HEALTHY_CASE_SEED, PLANTED
+from helpers.lessons.debugging.cases import CASES, PLANTED
 from helpers.rollouts import forward_values
 from helpers.sampling import Responses
 from helpers.state import History, RLHFState, start_run
@@ -33,7 +33,6 @@ from helpers.tools.validate import require, require_choice
 BETA, ITERATIONS = 0.1, 18
 HEALTHY = {"healthy": Fault("healthy")}  # at other β as well: no flag may be raised there
 HEALTHY |= {f"healthy_{x:g}": Fault("", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3)}
-WHOLE_TOO = ("healthy", HEALTHY_CASE_SEED)
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 
@@ -122,6 +121,7 @@ class ClinicOptions(StudyOptions):
         """The healthy run, healthy runs at other β, and all that is planted while it trains."""
         config = healthy_config(seed, iterations=self.iterations)
         train = partial(record, evaluated=4, checkpoints=False, schedule=SCHEDULE)
+        shown = {(case.kind, case.seeds[0]) for case in CASES}
         for kind, fault in (HEALTHY | PLANTED).items():
-            whole = seed == WHOLE_RUN_SEED or (kind, seed) == WHOLE_TOO
+            whole = seed == WHOLE_RUN_SEED or (kind, seed) in shown
             yield Job(kind, fault.config(config), partial(train, within=fault.in_effect), whole)

@@ -7,7 +7,7 @@ this file, each with its test, were written before the first run.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from math import hypot
 from pathlib import Path
@@ -20,7 +20,7 @@ from helpers.data import DATA
 from helpers.kl import kl_estimate
 from helpers.lessons.real_models.review_gold import JUDGES, gold, openings
 from helpers.lessons.real_models.task_measure import answers
-from helpers.lessons.real_models.task_study import KEPT, RANK, train_real
+from helpers.lessons.real_models.task_study import RANK
 from helpers.lessons.real_models.task_study import SETTINGS as TASK_SETTINGS
 from helpers.lessons.real_models.tasks import load_chat_model
 from helpers.models import stop_at_sentence_ends
@@ -37,7 +37,15 @@ from helpers.scale.pretrained import packaged
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import full_logprobs, score_responses, stopped
 from helpers.studies.runs import Run, Sample, as_columns, as_history, as_samples
-from helpers.studies.study import Job, Study, StudyOptions, load_study, run_study
+from helpers.studies.study import (
+    Job,
+    Study,
+    StudyOptions,
+    begin,
+    load_study,
+    run_study,
+    train_measured,
+)
 from helpers.theory.optimum import Estimate, efficiency, optimal_value, policy_value
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting
@@ -51,7 +59,10 @@ FIT = {"batch_size": 16, "learning_rate": 1e-4, "optimizer": "adamw"}
 NOISE = 0.3  # the labeller's temperature, points of gold: it agrees with gold in three of four
 # of the reference to each opening, to each one held out; two responses in a row are a pair
 LABELLED, COMPARED = 126, 20
-PROMPTS, FRESH = 16, 96  # held out, for J*: policy and reference respond so often to each
+PROMPTS, FRESH = (
+    16,
+    96,
+)  # held out, for J* (`drift_records.toml` says 16): so many responses to each
 LEAST_BETA = 0.3  # smaller ones want more samples
 ANSWERS = 2  # to each held-out opening, at each measurement
 SHOWN = 9 * ANSWERS  # one in so many of these responses is kept: six
@@ -130,9 +141,8 @@ def sampled(
         numbers = {"score": score_responses(state, batch), "kl": kl_estimate(*both).sum(dim=1)}
         numbers |= {"proxy": batch.raw_scores, "ended": stopped(state, batch).float()}
         found.append(numbers | {name: judge(batch.texts) for name, judge in JUDGES.items()})
-        some = as_samples(models.tokenizer, batch, both, batch.raw_scores.tolist())
-        golds = found[-1]["gold"].tolist()
-        samples += [replace(one, gold=x) for one, x in zip(some, golds, strict=True)]
+        scores = batch.raw_scores.tolist(), found[-1]["gold"].tolist()
+        samples += as_samples(models.tokenizer, batch, both, *scores)
     columns = {name: torch.cat([one[name] for one in found]).cpu() for name in found[0]}
     return {name: x.view(len(prompts), copies) for name, x in columns.items()}, samples
 
@@ -217,9 +227,8 @@ def train(fitted_by: Job, job: Job, work: Path) -> Run:
     """A policy trained on a proxy, measured along the way."""
     proxy = load_reward_model(str(work.with_name(fitted_by.name) / MODEL), "cpu")
     models = load_policy(proxy, job.config.seed)
-    begun = {"models": models, "prompts": openings(), "measures": MEASURES}
-    names = (*KEPT, *MEASURES, "raw_score", "explained_variance")
-    state, run = train_real(job, work, begun, measure, kept=names)
+    state = begin(job, work, models=models, prompts=openings(), measures=MEASURES)
+    run = train_measured(state, measure, job.config.checkpoint_every, folder=work)
     if job.config.kl_coef >= LEAST_BETA:
         run.final |= against_optimum(state)
     return run

@@ -9,7 +9,6 @@ on a checker with a hole are trained beside it. `candidates` measures tasks befo
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import fsum
 from pathlib import Path
 from statistics import fmean
 from typing import ClassVar
@@ -45,7 +44,7 @@ from helpers.rewards import score_texts
 from helpers.scale.lora import base_dtype, lora_models
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
-from helpers.studies.runs import Run, as_columns, as_history, select_metrics
+from helpers.studies.runs import Run, as_columns, as_history
 from helpers.studies.study import Job, Study, StudyOptions, begin, load_study, train_measured
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
@@ -60,8 +59,6 @@ GROUP = 8  # answers to a prompt: in a rollout, and wherever samples are taken
 PROMPTS = {"trained": 100, "held_out": 200}
 SHOTS = (2, 4, 8, 16)  # in the reference's prompts, to see what more of them would do
 SAMPLED = 100  # of the held-out prompts: samples only check the probabilities
-KEPT = ("score", "kl", "entropy", "response_length", "ended", "equal_groups", "logprob_gap")
-KEPT += ("first_ratio_error", "grad_norm", "loss", "right_samples", "seconds")
 SETTINGS = {
     "actor": CHAT_MODEL,
     "reward_model": "",  # a program instead
@@ -160,29 +157,6 @@ def final_eval(state: RLHFState, task: str) -> dict:
     }
 
 
-def train_real(
-    job: Job,
-    folder: Path,
-    begun: dict,
-    measure: Callable[[RLHFState], dict],
-    step: Callable[[RLHFState], dict] = iterate,
-    kept: tuple[str, ...] = KEPT,
-) -> tuple[RLHFState, Run]:
-    """Train real weights, from the newest checkpoint in `folder` if there is one, to the end.
-
-    `begun`: models, prompts, measures. The run's `final` has the `curve`, rows of `measure` at the
-    checkpoints, CPU-seconds and the type of the weights.
-    """
-    state = begin(job, folder, **begun)
-    curve = train_measured(state, measure, job.config.checkpoint_every, step, folder)
-    final = {
-        "cpu_seconds": fsum(record["cpu_seconds"] for record in state.history),
-        "curve": as_columns(curve),
-        "base": str(state.models.actor.dtype),
-    }
-    return state, Run(job.config, select_metrics(state.history, kept), final=final)
-
-
 def run_task(
     task: str,
     job: Job,
@@ -191,9 +165,9 @@ def run_task(
     step: Callable[[RLHFState], dict] = iterate,
 ) -> Run:
     """A run on a task, measured on held-out questions."""
-    begun = load_task(job.config, task, reward)
+    state = begin(job, folder, **load_task(job.config, task, reward))
     measure = lambda state: curve_row(right_probs(state, held_out_rows(task)))  # noqa: E731
-    state, run = train_real(job, folder, begun, measure, step)
+    run = train_measured(state, measure, job.config.checkpoint_every, step, folder)
     run.final |= final_eval(state, task)
     return run
 

@@ -25,13 +25,12 @@ from helpers.kl import last_counted
 from helpers.loop import run_iterations
 from helpers.off_policy import truncated_importance_weights
 from helpers.rewards import score_texts
-from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses
 from helpers.state import RLHFState, start_run
 from helpers.steps import total_rewards
 from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
-from helpers.studies.runs import Run, as_columns, select_metrics
+from helpers.studies.runs import Run
 from helpers.studies.study import Job, StudyOptions, load_study, train_measured
 from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
@@ -75,8 +74,6 @@ PARTS = {
     "stale": dict.fromkeys(STALE, METHODS["rloo_4"]),
     "dense": DENSE,
 }
-KEPT = ("iteration", "score", "score_std", "kl", "entropy", "response_length", "ended", "seconds")
-KEPT += ("clip_fraction", "approx_kl", "grad_norm", "explained_variance", "truncated", "effective")
 
 
 # --- a sampler that lags behind -------------------------------------------------------------------
@@ -95,17 +92,14 @@ class StaleSampler:
         self.estimate_advantages = steps.estimate_advantages
         self.facts: dict[str, float] = {}  # of the last rollout
 
+    @torch.no_grad()
     def sample(self, state: RLHFState, prompts: list[str]) -> Responses:
         """Step 2, by an older actor."""
         self.actors.append(deepcopy(state.models.actor))
         older = replace(state, models=replace(state.models, actor=self.actors[0]))
         responses = self.generate_responses(older, prompts)
         self.sampler_logprobs = responses.logprobs
-        actor, temperature = state.models.actor, state.config.temperature
-        with torch.no_grad():
-            responses.logprobs = responses.in_parts(
-                lambda *tokens: forward_logprobs(actor, *tokens, temperature=temperature)
-            )
+        responses.logprobs = steps.full_logprobs(state.models.actor, state, responses)
         return responses
 
     def estimate(self, state: RLHFState, responses: Responses, *of_steps: Tensor) -> tuple:
@@ -167,9 +161,7 @@ def train_on_task(job: Job, folder: Path, answers: int = ANSWERS) -> Run:
     reward = hasty_reward if job.kind == "task_hasty" else task_reward
     state = start_run(job.config, reward=reward, prompts=task_rows())
     measure = partial(solved, count=answers)
-    curve = [{"iteration": 0} | measure(state), *train_measured(state, measure, TASK_EVERY)]
-    history = select_metrics(state.history, KEPT)
-    return Run(job.config, history, final={"curve": as_columns(curve)})
+    return train_measured(state, measure, TASK_EVERY, first=measure(state))
 
 
 def train_on_scores(job: Job, folder: Path) -> Run:
@@ -183,7 +175,7 @@ def train_on_scores(job: Job, folder: Path) -> Run:
             record |= sampler.facts
             advance(1)
     final, _ = measure(state, state.models.actor, EVALUATED)
-    return Run(job.config, select_metrics(state.history, KEPT), final=final)
+    return Run(job.config, state.history, final=final)
 
 
 # --- the study ------------------------------------------------------------------------------------

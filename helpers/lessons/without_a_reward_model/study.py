@@ -17,7 +17,7 @@ from helpers.pairs import load_data
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate
 from helpers.studies.measure import MEASURES
-from helpers.studies.runs import Run
+from helpers.studies.runs import Run, as_history
 from helpers.studies.study import Job, Study, StudyOptions, load_study, train_measured
 from helpers.tools.flags import setting
 from helpers.world import reviews
@@ -66,11 +66,11 @@ def train(job: Job, folder: Path) -> Run:
         return row
 
     data = None if pairs is None else load_data(state, pairs)
-    step, first = partial(iterate_direct, data=data), {"iteration": 0} | measure(state)
-    rows = [first, *train_measured(state, measure, MEASURE_EVERY, step)]
+    how = {"step": partial(iterate_direct, data=data), "first": measure(state)}
+    run = train_measured(state, measure, MEASURE_EVERY, **how)
     # 16 of the texts
     final = {"prompts": [str(prompt) for prompt in state.prompts][::8], "texts": texts[::8]}
-    return Run(state.config, rows, final=final)
+    return Run(state.config, as_history(run.final["curve"]), final=final)
 
 
 class Direct(Study):
