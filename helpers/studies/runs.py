@@ -17,10 +17,10 @@ from helpers.checkpoints import newest_checkpoint
 from helpers.config import RLHFConfig, config_from_dict
 from helpers.data import verify
 from helpers.loop import run_iterations
-from helpers.rollouts import forward_logprobs, response_logits
+from helpers.rollouts import response_logits
 from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_responses
 from helpers.state import History, RLHFState
-from helpers.steps import iterate, no_observer
+from helpers.steps import iterate, no_observer, reference_logprobs
 from helpers.tools.files import FileProblem, read_json, read_tensors, write_text
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
@@ -101,11 +101,9 @@ def take_snapshot(state: RLHFState) -> Snapshot:
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
     asked = [prompt for prompt in WATCHED_PROMPTS for _ in range(SAMPLES)]
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
-    tokens, temperature = responses.tokens(), config.temperature
-    reference = forward_logprobs(models.reference, *tokens, temperature=temperature)
     scores, judge = state.score(responses.texts).tolist(), state.measures.get("gold")
     golds = list(map(float, judge(responses.texts))) if judge else [None] * len(asked)
-    both = responses.logprobs, reference
+    both = responses.logprobs, reference_logprobs(state, responses)
     found = as_samples(models.tokenizer, responses, both, scores, golds)
     rows = {prompt: found[k * SAMPLES :][:SAMPLES] for k, prompt in enumerate(WATCHED_PROMPTS)}
     return Snapshot(state.iteration, rows, next_token(state, models.actor, WATCHED_PROMPTS))

@@ -8,7 +8,6 @@ from itertools import product
 from typing import ClassVar
 
 from helpers.data import DATA
-from helpers.studies.measure import EVALUATED
 from helpers.studies.runs import Run
 from helpers.studies.study import Job, StudyOptions, load_study, record
 from helpers.tools.flags import setting
@@ -37,7 +36,7 @@ class KLControlOptions(StudyOptions):
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
         """Each target from each first β, all kept whole."""
-        train = partial(record, evaluated=EVALUATED // 4)
+        train = partial(record, evaluated=40)
         for target, first in product(TARGETS, FIRST_BETAS):
             config = self.config(seed, kl_coef=first, kl_target=target, kl_horizon=HORIZON)
             yield Job(f"target_{target:g}_from_{first:g}", config, train, whole=True)

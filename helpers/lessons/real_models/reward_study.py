@@ -37,15 +37,7 @@ from helpers.scale.pretrained import packaged
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import full_logprobs, score_responses, stopped
 from helpers.studies.runs import Run, Sample, as_columns, as_history, as_samples
-from helpers.studies.study import (
-    Job,
-    Study,
-    StudyOptions,
-    begin,
-    load_study,
-    run_study,
-    train_measured,
-)
+from helpers.studies.study import Job, Study, StudyOptions, begin, load_study, train_measured
 from helpers.theory.optimum import Estimate, efficiency, optimal_value, policy_value
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting
@@ -91,29 +83,30 @@ class RealRewardOptions(StudyOptions):
     name: ClassVar[str] = "real_reward"
     SETTINGS: ClassVar[dict] = SETTINGS
     iterations: int = setting(30, "iterations of each run, 32 responses each")
-    jobs: int = setting(1, "runs at a time, each in a process of its own")
+    jobs: ClassVar[int] = 1  # a run needs those before it
     only: list[str] = setting(list(KINDS), "only these kinds of runs", choices=list(KINDS))
 
-    def stages(self) -> Iterator[list[Job]]:
-        """The reference; then, seed by seed, the proxies that are needed, and the runs on them."""
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The reference, once; the proxies that are needed; the runs on them."""
         wanted = [(kind, *KINDS[kind]) for kind in KINDS if kind in self.only]
-        reference = Job("reference", self.config(0, iterations=1), sample_reference)
-        yield [reference]
-        for seed in sorted(set(self.seeds)):
-            short, fits = self.config(seed, iterations=1), {}
-            for n in sorted({n for _, n, _ in wanted}):
-                fits[n] = Job(f"proxy_{n}", short, partial(fit_proxy, reference, n))
-            yield list(fits.values())
-            yield [
-                Job(kind, self.config(seed, **changes), partial(train, fits[n]))
-                for kind, n, changes in wanted
-            ]
+        reference, fits = Job("reference", self.config(0, iterations=1), sample_reference), {}
+        if seed == min(self.seeds):
+            yield reference
+        for n in sorted({n for _, n, _ in wanted}):
+            train_proxy = partial(fit_proxy, reference, n)
+            fits[n] = Job(f"proxy_{n}", self.config(seed, iterations=1), train_proxy)
+        yield from fits.values()
+        for kind, n, changes in wanted:
+            yield Job(kind, self.config(seed, **changes), partial(train, fits[n]))
+
+    def plan(self) -> list[Job]:
+        """All of them: what runs are made of is made too."""
+        return [job for seed in sorted(set(self.seeds)) for job in self.jobs_on(seed)]
 
     def run(self) -> None:
         """Run what is missing."""
         gold(["."])  # says at once if a lexicon is missing
-        for jobs in self.stages():
-            run_study(jobs, self)
+        super().run()
 
 
 # --- the policy, and what is measured of it -------------------------------------------------------

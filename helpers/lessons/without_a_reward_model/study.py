@@ -36,12 +36,12 @@ def few_pairs(seed: int) -> list[dict]:
     return load_pairs(DirectConfig().pairs, FEW * (seed + 1))[FEW * seed :]
 
 
-def measure_direct(state: RLHFState, pairs: list[dict] | None) -> tuple[dict, list[str]]:
+def measure_direct(state: RLHFState, pairs: list[dict] | None) -> dict:
     """A row of a run: fresh responses, one to each prompt; held-out pairs; pairs trained on.
 
     `score`, `gold`, `grammatical`, `kl` (nats) and `words` per response; `chosen`, `rejected`: how
     many nats a held-out response has gained over the reference, mean; `seen_chosen` … the same of
-    pairs trained on, where there are any. The texts come with it.
+    pairs trained on, where there are any.
     """
     found, texts = evaluate(state.models.actor, state, count=len(state.prompts))
     row = {name: float(x.mean()) for name, x in found.items()}
@@ -53,23 +53,20 @@ def measure_direct(state: RLHFState, pairs: list[dict] | None) -> tuple[dict, li
             row[f"{before}accuracy"] = stats["accuracy"]
             for side in ("chosen", "rejected"):
                 row[before + side] = stats[f"{side}_reward"] / state.config.kl_coef
-    return row, texts
+    return row
 
 
 def train(job: Job, folder: Path) -> Run:
     """A run whose records are rows of measurements."""
-    state, texts = start_run(job.config, measures=MEASURES), []
+    state = start_run(job.config, measures=MEASURES)
     pairs = None if job.config.online else few_pairs(job.config.seed)
-
-    def measure(state: RLHFState) -> dict:
-        row, texts[:] = measure_direct(state, pairs)
-        return row
-
-    data = None if pairs is None else load_data(state, pairs)
-    how = {"step": partial(iterate_direct, data=data), "first": measure(state)}
-    run = train_measured(state, measure, MEASURE_EVERY, **how)
-    # 16 of the texts
-    final = {"prompts": [str(prompt) for prompt in state.prompts][::8], "texts": texts[::8]}
+    measure = partial(measure_direct, pairs=pairs)
+    step = partial(iterate_direct, data=pairs and load_data(state, pairs))
+    run = train_measured(state, measure, MEASURE_EVERY, step, first=measure(state))
+    _, texts = evaluate(
+        state.models.actor, state, count=len(state.prompts)
+    )  # those of the last row
+    final = {"prompts": list(map(str, state.prompts[::8])), "texts": texts[::8]}
     return Run(state.config, as_history(run.final["curve"]), final=final)
 
 

@@ -43,7 +43,7 @@ def test_a_row_holds_what_its_docstring_says():
     (job,) = DirectOptions(only=["offline_0.3"], seeds=[0], iterations=1).plan()
     state = start_run(job.config)
     moved(state.models.actor)
-    row, texts = measure_direct(state, None)
+    row = measure_direct(state, None)
     held = encode_pairs(state.models.tokenizer, load_pairs("data/pairs_test.jsonl", SEEN), 24)
     with torch.no_grad():
         now, ref = (
@@ -54,7 +54,7 @@ def test_a_row_holds_what_its_docstring_says():
     assert row["chosen"] == pytest.approx(float(chosen.mean()), abs=1e-3)
     assert row["rejected"] == pytest.approx(float(rejected.mean()), abs=1e-3)
     assert row["accuracy"] == pytest.approx(float((chosen > rejected).float().mean()), abs=0.011)
-    assert row["kl"] > 0.05 and len(texts) == len(state.prompts) and "seen_chosen" not in row
+    assert row["kl"] > 0.05 and "seen_chosen" not in row
 
 
 @pytest.mark.slow
