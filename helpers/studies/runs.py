@@ -21,7 +21,7 @@ from helpers.rollouts import response_logits
 from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_responses
 from helpers.state import History, RLHFState
 from helpers.steps import iterate, no_observer, reference_logprobs
-from helpers.tools.files import FileProblem, read_json, read_tensors, write_text
+from helpers.tools.files import read_json, read_tensors, write_text
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED_PROMPTS = (
@@ -215,18 +215,14 @@ def load_run(folder: Path) -> Run:
     """Load the run in a folder. FileProblem: a file is missing or damaged."""
     verify(folder)
     facts, tensors = read_json(folder / RECORD), read_tensors(folder / TENSORS)
-    try:
-        after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)
-        history = as_history(facts["history"])
-        shots = [
-            Snapshot(
-                shot["iteration"],
-                {p: [Sample(**one) for one in some] for p, some in shot["samples"].items()},
-                dict(zip(facts["prompts"], rows, strict=True)),
-            )
-            for shot, rows in zip(facts["snapshots"], after, strict=True)
-        ]
-        config = config_from_dict(facts["config"])
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
+    after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)
+    shots = [
+        Snapshot(
+            shot["iteration"],
+            {p: [Sample(**one) for one in some] for p, some in shot["samples"].items()},
+            dict(zip(facts["prompts"], rows, strict=True)),
+        )
+        for shot, rows in zip(facts["snapshots"], after, strict=True)
+    ]
+    config, history = config_from_dict(facts["config"]), as_history(facts["history"])
     return Run(config, history, shots, facts["final"], facts["label"], tensors)
