@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.common import command
 from benchmarks.trl_trainers import each_iteration
+from helpers.data import DATA
 from helpers.lessons.real_models import task_study as study
 from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
 from helpers.models import make_reference
@@ -44,7 +45,7 @@ class Plan:
     kinds: list[str] = setting(["trl_ours", "trl_defaults"], "whose settings")
     seeds: list[int] = setting([0, 1, 2], "seeds")
     iterations: int = setting(40, "iterations of each run")
-    out: Path = setting(study.FOLDER, "folder of the study")
+    out: Path = setting(DATA / "real_task", "folder of the study")
 
 
 def train(plan: Plan, kind: str, seed: int) -> dict:

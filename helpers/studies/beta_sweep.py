@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from safetensors.torch import save_file
@@ -196,18 +195,11 @@ def provide_reference(out: Path) -> None:
             save_file(sample_reference(state, REFERENCE_SAMPLES, proposal, own), temporary)
 
 
-@dataclass(kw_only=True)
-class BetaSweepOptions(StudyOptions):
+class BetaSweepOptions(StudyOptions, name="beta_sweep", command="sweep"):
     """The β sweep: the same training at many β and several seeds."""
 
-    name: ClassVar[str] = "beta_sweep"
-    command: ClassVar[str] = "sweep"
-    SETTINGS: ClassVar[dict] = {
-        "batch_size": 128,
-        "minibatch_size": 128,
-        "learning_rate": 3e-4,
-        "critic_learning_rate": 3e-3,
-    }
+    SETTINGS = {"batch_size": 128, "minibatch_size": 128}
+    SETTINGS |= {"learning_rate": 3e-4, "critic_learning_rate": 3e-3}
     betas: list[float] = setting(list(BETAS), "KL coefficients")
 
     def jobs_on(self, seed: int) -> Iterator[Job]:

@@ -8,7 +8,6 @@ it. The command trains by the loop of every lesson and records how near PPO gets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from safetensors.torch import save_file
@@ -235,11 +234,8 @@ def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
     return found
 
 
-@dataclass(kw_only=True)
-class OneTokenOptions(Options):
+class OneTokenOptions(Options, name="one_token"):
     """One-token responses: PPO's exact distance to the best policy, at several β."""
-
-    name: ClassVar[str] = "one_token"
 
     def run(self) -> None:
         """Train at each β, and save each run when it is done."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from math import fsum
 from pathlib import Path
 from typing import ClassVar
@@ -19,7 +20,7 @@ import transformers
 
 from helpers.checkpoints import list_checkpoints, load_checkpoint
 from helpers.config import DirectConfig, RLHFConfig, config_from_dict
-from helpers.data import refresh_manifest, verify, work_folder
+from helpers.data import DATA, refresh_manifest, verify, work_folder
 from helpers.loop import run_iterations
 from helpers.state import Reward, RLHFState, resolve_rates, start_run
 from helpers.steps import iterate
@@ -151,11 +152,20 @@ def run_name(kind: str, seed: int) -> str:
 
 @dataclass(kw_only=True)
 class Options:
-    """Options of every study; `name` is its sub-command and the folder of its results."""
+    """Options of every study, which is a class of its own: `class …(Options, name=…, option=default)`."""
 
-    name: ClassVar[str]
-    command: ClassVar[str] = "study {name}"
+    name: ClassVar[str]  # the folder of its results
+    command: ClassVar[str]  # what `python -m helpers` is given
     out: Path | None = setting(None, "folder of the results; without it my_course/NAME")
+
+    def __init_subclass__(cls, name: str = "", command: str = "study {}", **usual: object):
+        """`usual`: other defaults of inherited options."""
+        cls.name, cls.command = name, command.format(name)
+        for option in fields(cls):
+            if option.name in usual:
+                cls.__annotations__[option.name] = option.type
+                setattr(cls, option.name, setting(usual[option.name], **option.metadata))
+        dataclass(kw_only=True)(cls)
 
     @property
     def results(self) -> Path:
@@ -163,7 +173,6 @@ class Options:
         return self.out or work_folder() / self.name
 
 
-@dataclass(kw_only=True)
 class StudyOptions(Options):
     """Options of a study of several training runs."""
 
@@ -210,7 +219,7 @@ class StudyOptions(Options):
 
 def recorded_command(options: Options) -> str:
     """The command line with these options, without the folder of checkpoints and `--resume`."""
-    words, usual = ["python -m helpers", options.command.format(name=options.name)], type(options)()
+    words, usual = ["python -m helpers", options.command], type(options)()
     for name in (one.name for one in fields(options) if one.name not in ("work", "resume")):
         value = getattr(options, name)
         if value != getattr(usual, name):
@@ -355,6 +364,11 @@ def load_study(folder: Path, kind: type[Study] = Study, names: tuple = ()) -> St
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise FileProblem(f"{folder / STUDY} is not a study of runs: {problem}.") from None
     return kind(runs, facts)
+
+
+def loader(name: str, kind: type[Study] = Study) -> Callable[[], Study]:
+    """What loads the study of this name in data/."""
+    return partial(load_study, DATA / name, kind)
 
 
 def _load_entry(folder: Path, name: str, entry: dict) -> Run:

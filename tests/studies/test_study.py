@@ -2,9 +2,8 @@
 
 import json
 import shutil
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
-from typing import ClassVar
 
 import pytest
 from conftest import SMALL, tiny_models
@@ -37,11 +36,9 @@ SHIPPED = ("beta_sweep", "kl_control", "clinic", "reward_hacking", "clip", "dire
 SHIPPED += ("without_a_critic",)
 
 
-@dataclass(kw_only=True)
-class SmallOptions(StudyOptions):
+class SmallOptions(StudyOptions, name="small"):
     """A study of these tests."""
 
-    name: ClassVar[str] = "small"
     kind: str = setting("small", "what its runs are called")
 
 

@@ -4,15 +4,12 @@ The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at see
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from helpers.config import RLHFConfig
-from helpers.data import DATA
 from helpers.lessons.debugging.cases import CASES, PLANTED
 from helpers.rollouts import forward_values
 from helpers.sampling import Responses
@@ -24,10 +21,9 @@ from helpers.studies.study import (
     Job,
     Study,
     StudyOptions,
-    load_study,
+    loader,
     record,
 )
-from helpers.tools.flags import setting
 from helpers.tools.validate import require, require_choice
 
 BETA, ITERATIONS = 0.1, 18
@@ -106,16 +102,11 @@ class Clinic(Study):
         return {run.label: run.history for run in runs if run.kind.startswith("healthy")}
 
 
-load_clinic = partial(load_study, DATA / "clinic", Clinic)
+load_clinic = loader("clinic", Clinic)
 
 
-@dataclass(kw_only=True)
-class ClinicOptions(StudyOptions):
+class ClinicOptions(StudyOptions, name="clinic", seeds=list(range(6)), iterations=ITERATIONS):
     """The clinic: runs with sixteen faults, some milder, grosser or in pairs, and healthy runs."""
-
-    name: ClassVar[str] = "clinic"
-    seeds: list[int] = setting(list(range(6)), "each kind of run is made on each of these seeds")
-    iterations: int = setting(ITERATIONS, "iterations of each run")
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
         """The healthy run, healthy runs at other β, and all that is planted while it trains."""

@@ -2,15 +2,11 @@
 
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import ClassVar
 
-from helpers.data import DATA
 from helpers.studies.runs import Run
-from helpers.studies.study import Job, StudyOptions, load_study, record
-from helpers.tools.flags import setting
+from helpers.studies.study import Job, StudyOptions, loader, record
 
 TARGETS = (1.0, 3.0)  # nats per response, of the adaptive β
 FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
@@ -23,16 +19,13 @@ def realised_kl(run: Run) -> float:
     return statistics.fmean(kl[-max(1, len(kl) // 3) :])
 
 
-load_kl_control = partial(load_study, DATA / "kl_control")
+load_kl_control = loader("kl_control")
 
 
-@dataclass(kw_only=True)
-class KLControlOptions(StudyOptions):
+class KLControlOptions(StudyOptions, name="kl_control", seeds=[0]):
     """Adaptive β, for two targets and from two first values."""
 
-    name: ClassVar[str] = "kl_control"
-    SETTINGS: ClassVar[dict] = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-    seeds: list[int] = setting([0], "each kind of run is made on each of these seeds")
+    SETTINGS = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
         """Each target from each first β, all kept whole."""

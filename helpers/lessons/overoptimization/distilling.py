@@ -2,16 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from helpers.data import DATA
 from helpers.lessons.overoptimization.checks import check_distillation_loss
 from helpers.ppo import gradient_step
 from helpers.rollouts import forward_logprobs
@@ -22,7 +18,7 @@ from helpers.steps import anneal, draw_prompts, generate_responses, reference_lo
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.measure import MEASURES, measure
 from helpers.studies.runs import Run
-from helpers.studies.study import Job, StudyOptions, load_study
+from helpers.studies.study import Job, StudyOptions, loader
 from helpers.tools.pool import advance
 
 KL_COEF, BATCH = 0.1, 128  # as of the sweep's run beside them
@@ -103,11 +99,8 @@ def train(job: Job, folder: Path) -> Run:
     return Run(state.config, final=measure(state, state.models.actor, 40)[0])
 
 
-@dataclass(kw_only=True)
-class DistillingOptions(StudyOptions):
+class DistillingOptions(StudyOptions, name="distilling"):
     """Best of n in the weights: SFT on the best of n, distillation from π*; as many responses as PPO's."""
-
-    name: ClassVar[str] = "distilling"
 
     def jobs_on(self, seed: int) -> list[Job]:
         """The same settings for both."""
@@ -115,4 +108,4 @@ class DistillingOptions(StudyOptions):
         return [Job(kind, self.config(seed, kl_coef=KL_COEF, **how), train) for kind in KINDS]
 
 
-load_distilling = partial(load_study, DATA / "distilling")
+load_distilling = loader("distilling")

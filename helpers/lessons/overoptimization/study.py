@@ -6,16 +6,13 @@ models when it is first called.
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from helpers.data import DATA
 from helpers.models import freeze, load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
-from helpers.studies.study import WHOLE_RUN_SEED, Job, StudyOptions, load_study, record
-from helpers.tools.flags import setting
+from helpers.studies.study import WHOLE_RUN_SEED, Job, StudyOptions, loader, record
 from helpers.tools.validate import require_choice, require_count
 from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
 from helpers.world.small_models import make_encoder
@@ -103,16 +100,13 @@ def recipe(kind: str, seed: int) -> RewardRecipe:
     return RewardRecipe(seed=seed, **RECIPES[kind])
 
 
-load_reward_studies = partial(load_study, DATA / "reward_hacking")
+load_reward_studies = loader("reward_hacking")
 
 
-@dataclass(kw_only=True)
-class RewardHackingOptions(StudyOptions):
+class RewardHackingOptions(StudyOptions, name="reward_hacking", iterations=40):
     """Reward hacking: the same training against reward models made in thirteen ways."""
 
-    name: ClassVar[str] = "reward_hacking"
-    SETTINGS: ClassVar[dict] = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
-    iterations: int = setting(40, "iterations of each run")
+    SETTINGS = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
 
     def jobs_on(self, seed: int) -> list[Job]:
         """β is 0: only the reward differs. The seed is that of the run and of its reward model."""

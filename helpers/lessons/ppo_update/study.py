@@ -4,14 +4,11 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 from helpers import ppo
 from helpers.studies.faults import FAULTS, Fault
 from helpers.studies.study import Job, StudyOptions, record
-from helpers.tools.flags import setting
 
 FEW = {"num_ppo_epochs": 4, "minibatch_size": 64}
 MANY = {"num_ppo_epochs": 8, "minibatch_size": 16}
@@ -31,12 +28,8 @@ NO_RATIO = Fault("no_ratio", wrong={"policy_loss": without_ratio})
 PLANTED = {"steps_32_max": FAULTS["clip_max"], "steps_32_no_ratio": NO_RATIO}
 
 
-@dataclass(kw_only=True)
-class ClipOptions(StudyOptions):
+class ClipOptions(StudyOptions, name="clip", iterations=10):
     """The clip: with it and without, where a rollout is used for 4 gradient steps and for 32."""
-
-    name: ClassVar[str] = "clip"
-    iterations: int = setting(10, "iterations of each run")
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
         """The default β and, unless slow, learning rates; the wrong losses are planted."""

@@ -7,7 +7,6 @@ this file, each with its test, were written before the first run.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from math import hypot
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from helpers.data import DATA
 from helpers.kl import kl_estimate
 from helpers.lessons.real_models.review_gold import JUDGES, gold, openings
 from helpers.lessons.real_models.task_measure import answers
@@ -37,7 +35,7 @@ from helpers.scale.pretrained import packaged
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import full_logprobs, score_responses, stopped
 from helpers.studies.runs import Run, Sample, as_columns, as_history, as_samples
-from helpers.studies.study import Job, Study, StudyOptions, begin, load_study, train_measured
+from helpers.studies.study import Job, Study, StudyOptions, begin, loader, train_measured
 from helpers.theory.optimum import Estimate, efficiency, optimal_value, policy_value
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting
@@ -76,13 +74,10 @@ KINDS[PPO] = 1000, {"method": "ppo", "responses_per_prompt": 1}  # β is 0.1
 KINDS |= {f"beta_{b:g}_pairs_{n}": (n, {"kl_coef": b}) for n in (300, 3000) for b in BETAS[:2]}
 
 
-@dataclass(kw_only=True)
-class RealRewardOptions(StudyOptions):
+class RealRewardOptions(StudyOptions, name="real_reward", iterations=30):
     """SmolLM2-135M-Instruct trained on reward models of MiniLM, judged by a lexicon: RLOO at five β, PPO."""
 
-    name: ClassVar[str] = "real_reward"
-    SETTINGS: ClassVar[dict] = SETTINGS
-    iterations: int = setting(30, "iterations of each run, 32 responses each")
+    SETTINGS = SETTINGS
     jobs: ClassVar[int] = 1  # a run needs those before it
     only: list[str] = setting(list(KINDS), "only these kinds of runs", choices=list(KINDS))
 
@@ -253,7 +248,7 @@ class RealReward(Study):
         return efficiency(*(Estimate(**final[x]) for x in ("value", "reference", "optimum")))
 
 
-load_real_reward = partial(load_study, DATA / "real_reward", RealReward)
+load_real_reward = loader("real_reward", RealReward)
 
 
 # --- what was predicted: each holds in the course's own world -------------------------------------

@@ -7,17 +7,14 @@ on a checker with a hole are trained beside it. `candidates` measures tasks befo
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from helpers.config import RLHFConfig
-from helpers.data import DATA
 from helpers.groups import equal_groups
 from helpers.lessons.real_models.demonstrations import DemonstrationStep
 from helpers.lessons.real_models.task_measure import (
@@ -45,11 +42,9 @@ from helpers.scale.lora import base_dtype, lora_models
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
 from helpers.studies.runs import Run, as_columns, as_history
-from helpers.studies.study import Job, Study, StudyOptions, begin, load_study, train_measured
-from helpers.tools.flags import setting
+from helpers.studies.study import Job, Study, StudyOptions, begin, loader, train_measured
 from helpers.tools.pool import advance
 
-FOLDER = DATA / "real_task"
 CHOSEN = ("swap", "last_letter")  # solved sometimes, and seldom by greedy decoding
 BETAS = (0.25, 0.1, 0.0, 0.5)  # in the order of their runs
 LONGER = 3  # times the iterations, at the first β
@@ -78,14 +73,10 @@ SETTINGS = {
 GRPO = {"method": "grpo", "kl_placement": "loss", "kl_loss": "k3", "loss_aggregation": "response"}
 
 
-@dataclass(kw_only=True)
-class RealTaskOptions(StudyOptions):
+class RealTaskOptions(StudyOptions, name="real_task", iterations=40, jobs=1):
     """SmolLM2-135M-Instruct with LoRA on tasks that a program checks: RLOO at four β, GRPO, SFT."""
 
-    name: ClassVar[str] = "real_task"
-    SETTINGS: ClassVar[dict] = SETTINGS
-    iterations: int = setting(40, "iterations of each run, 32 responses each")
-    jobs: int = setting(1, "runs at a time, each in a process of its own")
+    SETTINGS = SETTINGS
 
     def ways(self) -> dict[str, tuple[dict, Callable]]:
         """What is done with a task, in the order of its worth: how the config differs, what trains."""
@@ -246,4 +237,4 @@ def last_ten(run: Run, name: str) -> float:
     return fmean(row[name] for row in run.history[-10:])
 
 
-load_real_task = partial(load_study, FOLDER, RealTask)
+load_real_task = loader("real_task", RealTask)

@@ -4,9 +4,6 @@ Recorded runs: pairs × label temperature × seed. The pairs of `data/` are labe
 simulated labeller at each temperature. Notebook 05 shows the results with a slider.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -91,11 +88,8 @@ def load_results() -> dict:
     return results | {"runs": list(results["runs"].values())}
 
 
-@dataclass(kw_only=True)
-class RewardQualityOptions(Options):
+class RewardQualityOptions(Options, name="reward_quality"):
     """Reward quality: reward models fitted to few and many pairs, with clean and noisy labels."""
-
-    name: ClassVar[str] = "reward_quality"
 
     def run(self) -> None:
         """Train all reward models, smallest first, then write the file."""

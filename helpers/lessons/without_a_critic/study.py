@@ -10,16 +10,14 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from helpers import steps
-from helpers.data import DATA
 from helpers.groups import pass_at_k
 from helpers.kl import last_counted
 from helpers.loop import run_iterations
@@ -31,7 +29,7 @@ from helpers.steps import total_rewards
 from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
 from helpers.studies.runs import Run
-from helpers.studies.study import Job, StudyOptions, load_study, train_measured
+from helpers.studies.study import Job, StudyOptions, loader, train_measured
 from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
@@ -181,13 +179,10 @@ def train_on_scores(job: Job, folder: Path) -> Run:
 # --- the study ------------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class WithoutACriticOptions(StudyOptions):
+class WithoutACriticOptions(StudyOptions, name="without_a_critic", iterations=20):
     """Without a critic: PPO, REINFORCE, RLOO, GRPO; a task with checked answers; a stale sampler."""
 
-    name: ClassVar[str] = "without_a_critic"
-    SETTINGS: ClassVar[dict] = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-    iterations: int = setting(20, "iterations of each run")
+    SETTINGS = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
     parts: list[str] = setting(list(PARTS), "which of the four parts", choices=list(PARTS))
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
@@ -197,4 +192,4 @@ class WithoutACriticOptions(StudyOptions):
             yield Job(kind, self.config(seed, **changes), train)
 
 
-load_without_a_critic = partial(load_study, DATA / "without_a_critic")
+load_without_a_critic = loader("without_a_critic")

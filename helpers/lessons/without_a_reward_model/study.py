@@ -5,21 +5,18 @@ responses of the policy itself, labelled by the reward model with P(first prefer
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from helpers.config import DirectConfig
-from helpers.data import DATA, load_pairs
+from helpers.data import load_pairs
 from helpers.direct import evaluate_pairs, iterate_direct
 from helpers.pairs import load_data
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate
 from helpers.studies.measure import MEASURES
 from helpers.studies.runs import Run, as_history
-from helpers.studies.study import Job, Study, StudyOptions, load_study, train_measured
-from helpers.tools.flags import setting
+from helpers.studies.study import Job, Study, StudyOptions, loader, train_measured
 from helpers.world import reviews
 
 BETAS = (0.1, 0.3, 1.0)
@@ -84,15 +81,11 @@ class Direct(Study):
         return [[run.history[-1][name] for run in self.of_kind(kind)] for kind in kinds]
 
 
-load_direct = partial(load_study, DATA / "direct", Direct)
+load_direct = loader("direct", Direct)
 
 
-@dataclass(kw_only=True)
-class DirectOptions(StudyOptions):
+class DirectOptions(StudyOptions, name="direct", iterations=48):
     """DPO and IPO at several β, on a few pairs and online."""
-
-    name: ClassVar[str] = "direct"
-    iterations: int = setting(48, "iterations of each run")
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
         """`offline_β` and `online_β` at each β, and `ipo_β` at one."""

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -137,11 +136,8 @@ def recorded_runs(kind: str, folder: Path = FOLDER) -> list[dict]:
     return [run for run in read_study(folder)["runs"].values() if run["kind"] == kind]
 
 
-@dataclass(kw_only=True)
-class TrainerBandOptions(Options):
+class TrainerBandOptions(Options, name="trainer_band"):
     """Trainer band: the course's own runs at the settings of lesson 06, and others to test the band."""
-
-    name: ClassVar[str] = "trainer_band"
 
     def run(self) -> None:
         """Record the runs, write `study.json`, and count the others that leave the band."""
