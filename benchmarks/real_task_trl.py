@@ -12,15 +12,13 @@ from pathlib import Path
 
 from benchmarks.common import command
 from benchmarks.trl_trainers import each_iteration
-from helpers.data import DATA
 from helpers.lessons.real_models import task_study as study
 from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
 from helpers.models import make_reference
 from helpers.scale.lora import base_dtype, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, start_run
-from helpers.studies.runs import Run, as_columns
-from helpers.studies.study import as_entry, keep_runs, read_study, run_name
+from helpers.studies.study import Run, as_columns, as_entry, keep_runs, read_study, run_name
 from helpers.tools.flags import setting
 
 TRLS_OWN = {"loss_type", "scale_rewards", "importance_sampling_level", "use_bias_correction_kl"}
@@ -45,7 +43,7 @@ class Plan:
     kinds: list[str] = setting(["trl_ours", "trl_defaults"], "whose settings")
     seeds: list[int] = setting([0, 1, 2], "seeds")
     iterations: int = setting(40, "iterations of each run")
-    out: Path = setting(DATA / "real_task", "folder of the study")
+    out: Path = setting(Path("data/real_task"), "folder of the study")
 
 
 def train(plan: Plan, kind: str, seed: int) -> dict:
@@ -85,8 +83,9 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
         trainer.add_callback(each_iteration(after, 1))
         trainer.train()
     final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve)}
-    final |= {"base": str(base_dtype(actor.device.type))} | study.final_eval(state, plan.task)
-    log = [row for row in trainer.state.log_history if "reward" in row]
+    final |= {"base": str(base_dtype(actor.device.type)), "trl": trl_version()}
+    final |= study.final_eval(state, plan.task)
+    log = (row for row in trainer.state.log_history if "reward" in row)
     history = [{ours: row.get(name, 0.0) for ours, name in NAMES.items()} for row in log]
     return as_entry(Run(config, history, final=final, kind=f"{plan.task}_{kind}"))
 
@@ -98,9 +97,8 @@ def run(plan: Plan) -> None:
     facts = {name: made[name] for name in ("command", "versions", "threads")}
     for seed in plan.seeds:
         for kind in plan.kinds:
-            entry = train(plan, kind, seed)
-            entry["final"]["trl"] = trl_version()
-            keep_runs(plan.out, {run_name(f"{plan.task}_{kind}", seed): entry}, facts)
+            name = run_name(f"{plan.task}_{kind}", seed)
+            keep_runs(plan.out, {name: train(plan, kind, seed)}, facts)
 
 
 if __name__ == "__main__":

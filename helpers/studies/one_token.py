@@ -63,12 +63,11 @@ def settings_at(config: RLHFConfig, iteration: int, critic_first: int) -> RLHFCo
 FOLDER = DATA / "one_token"
 TENSORS, RUN_FACTS = "distributions.safetensors", ("critic_first", "prompts", "watched")
 BETAS = (0.1, 0.3, 1.0)
-ITERATIONS = 200
 MEASURE_EVERY = 5  # iterations between two exact measurements
 # advantages stay as they are: at π* they are all 0, and whitening would blow that up to noise
 SETTINGS = dict(response_length=1, batch_size=512, minibatch_size=128, num_ppo_epochs=1)
 SETTINGS |= dict(learning_rate=5e-4, critic_learning_rate=2e-3, whiten_advantages=False)
-SETTINGS |= dict(normalize_scores=False, device="cpu", iterations=ITERATIONS)
+SETTINGS |= dict(normalize_scores=False, device="cpu", iterations=200)
 
 
 @dataclass
@@ -242,7 +241,7 @@ class OneTokenOptions(Options, name="one_token"):
         world = enumerate_world(start_run(settings(BETAS[0])))
         for beta in BETAS:
             rounds = train(world, start_one_token(world, settings(beta)), every=MEASURE_EVERY)
-            *_, found = tqdm(rounds, f"β = {beta:g}", ITERATIONS // MEASURE_EVERY)
+            *_, found = tqdm(rounds, f"β = {beta:g}", SETTINGS["iterations"] // MEASURE_EVERY)
             save_one_token(found, self.results, origin(self, torch.get_num_threads()))
             distance = found.curve[-1]["distance"]
             print(f"β = {beta:g}: KL(π‖π*) {distance:.4f} nats", flush=True)

@@ -5,15 +5,16 @@ shipped one.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import fsum
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from helpers.checkpoints import newest_checkpoint
 from helpers.config import RLHFConfig, config_from_dict
 from helpers.data import verify
 from helpers.loop import run_iterations
@@ -22,6 +23,7 @@ from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_res
 from helpers.state import History, RLHFState
 from helpers.steps import iterate, no_observer, reference_logprobs
 from helpers.tools.files import read_json, read_tensors, write_text
+from helpers.tools.pool import advance
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED_PROMPTS = (
@@ -145,7 +147,7 @@ def record_run(
 
     You can stop iterating at any time and use the run as it is. With `save_dir`, a checkpoint with the
     record so far is written every `config.checkpoint_every` iterations; to continue, pass its state
-    and its run (`load_checkpoint`, `resume_run`).
+    (`load_checkpoint`) and its run, the record (`load_run`).
     """
     schedule = snapshot_schedule(state.config.iterations) if schedule is None else schedule
     run = run or Run(state.config)
@@ -163,6 +165,37 @@ def record_run(
         write_run(run, checkpoint / "record")
 
     yield from (run for _ in run_iterations(state, watched, save_dir, keep))
+
+
+def train_measured(
+    state: RLHFState,
+    measure: Callable[[RLHFState], dict],
+    every: int,
+    step: Callable[[RLHFState], dict] = iterate,
+    folder: Path | None = None,
+    first: dict | None = None,
+) -> Run:
+    """Train by `step`; rows of `measure` every so many iterations and at the end are the `curve`.
+
+    Until the end they stand in the records, so that checkpoints in `folder` keep them. `first` is a row
+    before training.
+    """
+
+    def measured(state: RLHFState) -> dict:
+        began = time.process_time()
+        record = step(state)
+        record["cpu_seconds"] = time.process_time() - began
+        if state.iteration % every == 0 or state.iteration == state.config.iterations:
+            record["measured"] = {"iteration": state.iteration} | measure(state)
+        return record
+
+    for _ in run_iterations(state, measured, folder):
+        advance(1)
+    rows = [record.pop("measured") for record in state.history if "measured" in record]
+    final = {"cpu_seconds": fsum(record.pop("cpu_seconds") for record in state.history)}
+    curve = as_columns(rows if first is None else [{"iteration": 0} | first, *rows])
+    final |= {"curve": curve, "base": str(state.models.actor.dtype)}
+    return Run(state.config, state.history, final=final)
 
 
 def significant(value: object, digits: int = 5) -> object:
@@ -187,10 +220,9 @@ def as_history(columns: dict) -> History:
 
 
 def write_run(run: Run, folder: Path) -> None:
-    """Write `run.json` (five significant digits) and `run.safetensors` to this folder.
+    """Write `run.json` (five significant digits), `run.safetensors` and a kept policy to this folder.
 
-    The tensors are next-token log-probs in float16 and the responses of the final evaluation. A policy
-    that is kept has a file of its own.
+    The tensors are next-token log-probs in float16 and the responses of the final evaluation.
     """
     prompts = list(run.snapshots[0].next_logprobs)
     stacked = [torch.stack([shot.next_logprobs[p] for p in prompts]) for shot in run.snapshots]
@@ -204,11 +236,6 @@ def write_run(run: Run, folder: Path) -> None:
     save_file({"next_logprobs": torch.stack(stacked).half()} | run.responses, folder / TENSORS)
     if run.policy:
         save_file(run.policy, folder / POLICY)
-
-
-def resume_run(folder: Path) -> Run:
-    """Load the record in the newest checkpoint of a run's folder."""
-    return load_run(newest_checkpoint(folder) / "record")
 
 
 def load_run(folder: Path) -> Run:

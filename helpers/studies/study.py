@@ -6,24 +6,20 @@ lists all runs and the command that made them. Folder names are for readers: no 
 """
 
 import json
-import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from math import fsum
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 import transformers
 
-from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
 from helpers.config import DirectConfig, RLHFConfig, config_from_dict
 from helpers.data import DATA, refresh_manifest, verify, work_folder
-from helpers.loop import run_iterations
 from helpers.state import Reward, RLHFState, resolve_rates, start_run
-from helpers.steps import iterate
 from helpers.studies.measure import EVALUATED, MEASURES, measure
 from helpers.studies.runs import (
     RECORD,
@@ -32,7 +28,6 @@ from helpers.studies.runs import (
     as_history,
     load_run,
     record_run,
-    resume_run,
     significant,
     write_run,
 )
@@ -81,7 +76,8 @@ def record(
     `within` holds while it trains. Without `checkpoints` a run that was cut off begins anew.
     """
     state = begin(job, folder, reward=reward, measures=MEASURES)
-    run = resume_run(folder) if state.iteration else Run(job.config)
+    begun = state.iteration > 0
+    run = load_run(newest_checkpoint(folder) / "record") if begun else Run(job.config)
     with within():
         for _ in record_run(state, run, schedule, save_dir=folder if checkpoints else None):
             advance(1)
@@ -90,37 +86,6 @@ def record(
         weights = state.models.actor.named_parameters()
         run.policy = {name: x.data.half().contiguous() for name, x in weights}
     return run
-
-
-def train_measured(
-    state: RLHFState,
-    measure: Callable[[RLHFState], dict],
-    every: int,
-    step: Callable[[RLHFState], dict] = iterate,
-    folder: Path | None = None,
-    first: dict | None = None,
-) -> Run:
-    """Train by `step`; rows of `measure` every so many iterations and at the end are the `curve`.
-
-    Until the end they stand in the records, so that checkpoints in `folder` keep them. `first` is a row
-    before training.
-    """
-
-    def watched(state: RLHFState) -> dict:
-        began = time.process_time()
-        record = step(state)
-        record["cpu_seconds"] = time.process_time() - began
-        if state.iteration % every == 0 or state.iteration == state.config.iterations:
-            record["measured"] = {"iteration": state.iteration} | measure(state)
-        return record
-
-    for _ in run_iterations(state, watched, folder):
-        advance(1)
-    rows = [record.pop("measured") for record in state.history if "measured" in record]
-    final = {"cpu_seconds": fsum(record.pop("cpu_seconds") for record in state.history)}
-    curve = as_columns(rows if first is None else [{"iteration": 0} | first, *rows])
-    final |= {"curve": curve, "base": str(state.models.actor.dtype)}
-    return Run(state.config, state.history, final=final)
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from helpers.scale.lora import base_dtype, lora_models
 from helpers.scale.pretrained import packaged
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import full_logprobs, score_responses, stopped
-from helpers.studies.runs import Run, Sample, as_columns, as_history, as_samples
-from helpers.studies.study import Job, Study, StudyOptions, begin, loader, train_measured
+from helpers.studies.runs import Run, Sample, as_columns, as_history, as_samples, train_measured
+from helpers.studies.study import Job, Study, StudyOptions, begin, loader
 from helpers.theory.optimum import Estimate, efficiency, optimal_value, policy_value
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting

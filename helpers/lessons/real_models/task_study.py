@@ -41,8 +41,8 @@ from helpers.rewards import score_texts
 from helpers.scale.lora import base_dtype, lora_models
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
-from helpers.studies.runs import Run, as_columns, as_history
-from helpers.studies.study import Job, Study, StudyOptions, begin, loader, train_measured
+from helpers.studies.runs import Run, as_columns, as_history, train_measured
+from helpers.studies.study import Job, Study, StudyOptions, begin, loader
 from helpers.tools.pool import advance
 
 CHOSEN = ("swap", "last_letter")  # solved sometimes, and seldom by greedy decoding

@@ -28,8 +28,8 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import total_rewards
 from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
-from helpers.studies.runs import Run
-from helpers.studies.study import Job, StudyOptions, loader, train_measured
+from helpers.studies.runs import Run, train_measured
+from helpers.studies.study import Job, StudyOptions, loader
 from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance

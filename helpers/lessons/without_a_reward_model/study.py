@@ -15,8 +15,8 @@ from helpers.pairs import load_data
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate
 from helpers.studies.measure import MEASURES
-from helpers.studies.runs import Run, as_history
-from helpers.studies.study import Job, Study, StudyOptions, loader, train_measured
+from helpers.studies.runs import Run, as_history, train_measured
+from helpers.studies.study import Job, Study, StudyOptions, loader
 from helpers.world import reviews
 
 BETAS = (0.1, 0.3, 1.0)
