@@ -13,11 +13,8 @@ from torch import Tensor
 from helpers.models import freeze, load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
 from helpers.studies.study import WHOLE_RUN_SEED, Job, StudyOptions, loader, record
-from helpers.tools.validate import require_choice, require_count
 from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
 from helpers.world.small_models import make_encoder
-
-COMBINE = ("mean", "worst")  # of several reward models: their mean, or the least of their scores
 
 
 def train_reward_model(
@@ -42,12 +39,8 @@ class RewardRecipe:
     layers: int = 2
     width: int = 128
     members: int = 1  # reward models, differing in their start and in the order of the pairs
-    combine: str = "mean"
+    combine: str = "mean"  # or "worst": the least of their scores
     seed: int = 0
-
-    def __post_init__(self):
-        require_choice("combine", self.combine, COMBINE)
-        require_count("members", self.members)
 
     @cached_property
     def models(self) -> list[RewardModel]:
