@@ -12,7 +12,7 @@ import torch
 from helpers import ppo, steps
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
-from helpers.rollouts import RolloutBatch, forward_values
+from helpers.rollouts import RolloutBatch, forward_logprobs, forward_values
 from helpers.sampling import Responses
 from helpers.state import RLHFState
 from helpers.whitening import masked_mean, whiten_advantages
@@ -103,12 +103,13 @@ def fit_values_to_rewards(state: RLHFState, rollout: RolloutBatch) -> dict:
     return RIGHT["update"](state, replace(rollout, returns=rollout.rewards))
 
 
-@torch.no_grad()
 def count_padding(state: RLHFState, prompts: list[str]) -> Responses:
     """Padding counts too: in log-probs, rewards, whitening and losses."""
     responses = RIGHT["generate_responses"](state, prompts)
     responses.response_mask = torch.ones_like(responses.response_mask)
-    responses.logprobs = steps.full_logprobs(state.models.actor, state, responses)
+    with torch.no_grad():
+        policy, temperature = state.models.actor, state.config.temperature
+        responses.logprobs = forward_logprobs(policy, *responses.tokens(), temperature=temperature)
     return responses
 
 

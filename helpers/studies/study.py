@@ -76,8 +76,7 @@ def record(
     `within` holds while it trains. Without `checkpoints` a run that was cut off begins anew.
     """
     state = begin(job, folder, reward=reward, measures=MEASURES)
-    begun = state.iteration > 0
-    run = load_run(newest_checkpoint(folder) / "record") if begun else Run(job.config)
+    run = load_run(newest_checkpoint(folder) / "record") if state.iteration else Run(job.config)
     with within():
         for _ in record_run(state, run, schedule, save_dir=folder if checkpoints else None):
             advance(1)
