@@ -119,7 +119,7 @@ class Plan:
 
 def make_config(name: str, beta: float, seed: int, rate: float, iterations: int):
     """The config of one run: that of the sweep, changed by the method; pairs are half as many."""
-    (config,) = BetaSweepOptions(betas=[beta], iterations=iterations).configs(seed).values()
+    config = BetaSweepOptions(iterations=iterations).config(seed, kl_coef=beta)
     method, rates = METHODS[name], {"learning_rate": rate}
     if name == TRL_PPO:
         rates["critic_learning_rate"] = rate  # it has one optimizer

@@ -17,7 +17,7 @@ from helpers.models import make_reference
 from helpers.scale.lora import base_dtype, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, start_run
-from helpers.studies.study import as_columns, as_entry, keep_runs, read_study, run_name
+from helpers.studies.study import Run, as_columns, as_entry, keep_runs, read_study, run_name
 from helpers.tools.flags import setting
 
 TRLS_OWN = {"loss_type", "scale_rewards", "importance_sampling_level", "use_bias_correction_kl"}
@@ -42,7 +42,7 @@ class Plan:
     kinds: list[str] = setting(["trl_ours", "trl_defaults"], "whose settings")
     seeds: list[int] = setting([0, 1, 2], "seeds")
     iterations: int = setting(40, "iterations of each run")
-    out: Path = setting(study.FOLDER, "folder of the study")
+    out: Path = setting(Path("data/real_task"), "folder of the study")
 
 
 def train(plan: Plan, kind: str, seed: int) -> dict:
@@ -81,11 +81,12 @@ def train(plan: Plan, kind: str, seed: int) -> dict:
         trainer.remove_callback(PrinterCallback)
         trainer.add_callback(each_iteration(after, 1))
         trainer.train()
-    final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve, curve[0], 4)}
-    final |= {"base": str(base_dtype(actor.device.type))} | study.final_eval(state, plan.task)
-    log = [row for row in trainer.state.log_history if "reward" in row]
+    final = {"cpu_seconds": time.process_time() - began, "curve": as_columns(curve)}
+    final |= {"base": str(base_dtype(actor.device.type)), "trl": trl_version()}
+    final |= study.final_eval(state, plan.task)
+    log = (row for row in trainer.state.log_history if "reward" in row)
     history = [{ours: row.get(name, 0.0) for ours, name in NAMES.items()} for row in log]
-    return as_entry(f"{plan.task}_{kind}", config, as_columns(history, NAMES, 4), final)
+    return as_entry(Run(config, history, final=final, kind=f"{plan.task}_{kind}"))
 
 
 def run(plan: Plan) -> None:
@@ -95,9 +96,8 @@ def run(plan: Plan) -> None:
     facts = {name: made[name] for name in ("command", "versions", "threads")}
     for seed in plan.seeds:
         for kind in plan.kinds:
-            entry = train(plan, kind, seed)
-            entry["final"]["trl"] = trl_version()
-            keep_runs(plan.out, {run_name(f"{plan.task}_{kind}", seed): entry}, facts)
+            name = run_name(f"{plan.task}_{kind}", seed)
+            keep_runs(plan.out, {name: train(plan, kind, seed)}, facts)
 
 
 if __name__ == "__main__":

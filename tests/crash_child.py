@@ -87,7 +87,6 @@ def small_loop(arguments: list[str]) -> int:
 
 def small_sweep(arguments: list[str]) -> int:
     """The β sweep on small models; its workers are forks, as their torch is there."""
-    from dataclasses import replace
     from multiprocessing import get_context
 
     from helpers.__main__ import main
@@ -101,12 +100,7 @@ def small_sweep(arguments: list[str]) -> int:
     workers.multiprocessing.parent_process = partial(Parent, os.getpid())
     size = {"batch_size": 4, "response_length": 4, "minibatch_size": 64}
     size |= {"actor": actor, "reward_model": reward, "checkpoint_every": 1}
-    right_job = sweeps.BetaSweepOptions.job
-
-    def job(options, kind, config):
-        return right_job(options, kind, replace(config, **size))
-
-    sweeps.BetaSweepOptions.job = job
+    sweeps.BetaSweepOptions.SETTINGS = sweeps.BetaSweepOptions.SETTINGS | size
     jobs.measure = partial(measure_little, jobs.measure)
     return main(["sweep", *arguments])
 

@@ -7,11 +7,11 @@ the last checkpoint of each run. Results depend on the seed, and in the last dig
 import math
 import shutil
 import statistics
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from safetensors.torch import save_file
@@ -21,14 +21,15 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA, verify
 from helpers.state import start_run
 from helpers.studies.measure import REFERENCE_SAMPLES, measure, sample_reference
-from helpers.studies.runs import Run
+from helpers.studies.runs import POLICY, Run
 from helpers.studies.study import (
-    POLICY,
+    WHOLE_RUN_SEED,
     Job,
     Study,
     StudyOptions,
     load_study,
     read_study,
+    record,
     run_name,
     write_study,
 )
@@ -42,7 +43,6 @@ PROPOSAL = 0.1  # β of the policy (seed 0) whose samples help to estimate every
 PROPOSAL_SAMPLES = 500  # of it, to each prompt
 BETAS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 KEPT_POLICIES = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)  # β of the policies that are kept, seed 0
-WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
 MIN_EFFECTIVE_SAMPLES = 20.0  # of the worst prompt, below which no optimum is estimated
 
 
@@ -195,24 +195,19 @@ def provide_reference(out: Path) -> None:
             save_file(sample_reference(state, REFERENCE_SAMPLES, proposal, own), temporary)
 
 
-@dataclass(kw_only=True)
-class BetaSweepOptions(StudyOptions):
+class BetaSweepOptions(StudyOptions, name="beta_sweep", command="sweep"):
     """The β sweep: the same training at many β and several seeds."""
 
-    name: ClassVar[str] = "beta_sweep"
-    command: ClassVar[str] = "sweep"
+    SETTINGS = {"batch_size": 128, "minibatch_size": 128}
+    SETTINGS |= {"learning_rate": 3e-4, "critic_learning_rate": 3e-3}
     betas: list[float] = setting(list(BETAS), "KL coefficients")
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """The same at each β, with 128 responses an iteration."""
-        how = {"batch_size": 128, "minibatch_size": 128, "iterations": self.iterations}
-        how |= {"learning_rate": 3e-4, "critic_learning_rate": 3e-3, "seed": seed, "device": "cpu"}
-        return {beta_kind(beta): RLHFConfig(kl_coef=beta, **how) for beta in sorted(self.betas)}
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """On one seed whole, at some β with the policy."""
-        whole = config.seed == WHOLE_RUN_SEED
-        return Job(kind, config, whole, keep_policy=whole and config.kl_coef in KEPT_POLICIES)
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The same at each β; on one seed kept whole, at some β with the policy."""
+        whole = seed == WHOLE_RUN_SEED
+        for beta in sorted(self.betas):
+            train = partial(record, keep_policy=whole and beta in KEPT_POLICIES)
+            yield Job(beta_kind(beta), self.config(seed, kl_coef=beta), train, whole)
 
     def run(self) -> None:
         """Run what is missing (reference samples, runs), then print the table."""

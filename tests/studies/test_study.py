@@ -2,8 +2,7 @@
 
 import json
 import shutil
-from dataclasses import dataclass, fields
-from typing import ClassVar
+from dataclasses import fields, replace
 
 import pytest
 from conftest import SMALL, tiny_models
@@ -19,14 +18,15 @@ from helpers.studies.study import (
     STUDY,
     Job,
     StudyOptions,
-    as_entry,
-    keep_jobs,
+    finished,
+    keep_runs,
     load_study,
+    origin,
     recorded_command,
+    run_job,
     run_study,
-    save_run,
 )
-from helpers.tools.files import FileProblem, write_json
+from helpers.tools.files import FileProblem
 from helpers.tools.flags import setting
 
 SIZE = SMALL | {"iterations": 4, "learning_rate": 1e-3, "critic_learning_rate": 1e-3}
@@ -34,11 +34,9 @@ SHIPPED = ("beta_sweep", "kl_control", "clinic", "reward_hacking", "clip", "dire
 SHIPPED += ("without_a_critic",)
 
 
-@dataclass(kw_only=True)
-class SmallOptions(StudyOptions):
+class SmallOptions(StudyOptions, name="small"):
     """A study of these tests."""
 
-    name: ClassVar[str] = "small"
     kind: str = setting("small", "what its runs are called")
 
 
@@ -59,12 +57,12 @@ def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
             made.append(job.name)
             function(job, *places)
 
-    def train(job, folder, out):
-        return as_entry(job.kind, job.config, {"score": [float(job.config.seed)]}, {"value": 1.0})
+    def train(job, folder):
+        return Run(job.config, [{"score": float(job.config.seed)}], final={"value": 1.0})
 
     def jobs(**changes):
         configs = [RLHFConfig(seed=seed, **SIZE | changes) for seed in (0, 1)]
-        return [Job(kind, c, whole=False, train=train) for c in configs for kind in ("a", "b")]
+        return [Job(kind, config, train) for config in configs for kind in ("a", "b")]
 
     monkeypatch.setattr("helpers.studies.study.run_all", run_here)
     run_study(jobs(), options(tmp_path))
@@ -80,30 +78,33 @@ def test_finished_jobs_are_not_made_again(tmp_path, monkeypatch):
         run_study(jobs(iterations=5), options(tmp_path, resume=True))
 
 
-def finished(job: Job, folder, prompts: list[str]) -> Run:
+def kept(jobs: list[Job], options: SmallOptions) -> None:
+    """What `run_study` does with jobs that have run."""
+    keep_runs(options.results, finished(jobs, options), origin(options))
+
+
+def made(job: Job, folder, prompts: list[str]) -> Run:
     """A job that has run, on tiny models."""
     measures = {name: lambda texts: [0.5] * len(texts) for name in ("gold", "grammatical")}
     state = start_run(job.config, tiny_models(), prompts=prompts, measures=measures)
     run = list(record_run(state, Run(job.config)))[-1]
     run.final = {"value": 0.123456789}
-    entry = save_run(job, run, folder / "out")
-    if not job.whole:
-        write_json(job.result(folder / "out", folder / "work"), entry)
+    run_job(replace(job, train=lambda *_: run), folder / "out", folder / "work")
     return run
 
 
 @pytest.mark.slow
 def test_a_kept_study_gives_back_kinds_seeds_histories_and_whole_runs(prompts, tmp_path):
     jobs = [Job("small", RLHFConfig(seed=seed, **SIZE), whole=seed == 0) for seed in (0, 1)]
-    made = [finished(job, tmp_path, prompts) for job in jobs]
-    keep_jobs(jobs, options(tmp_path))
+    runs = [made(job, tmp_path, prompts) for job in jobs]
+    kept(jobs, options(tmp_path))
     study = load_study(tmp_path / "out")
     assert [(run.kind, run.config.seed) for run in study.runs] == [("small", 0), ("small", 1)]
     assert [run.config for run in study.runs] == [job.config for job in jobs]
     assert [bool(run.snapshots) for run in study.runs] == [True, False]
     assert not (tmp_path / "out" / "small_seed_1").exists()
     assert [run.final for run in study.runs] == [{"value": 0.12346}] * 2
-    for run, whole in zip(study.runs, made, strict=True):
+    for run, whole in zip(study.runs, runs, strict=True):
         assert run.column("kl") == [float(f"{x:.5g}") for x in whole.column("kl")]
     assert study.of_kind("small", (1,)) == [study.run("small", 1)] == [study.runs[1]]
     with pytest.raises(ValueError, match=r"run: got 'small', seed 2, wants a seed of \[0, 1\]"):
@@ -114,19 +115,19 @@ def test_a_kept_study_gives_back_kinds_seeds_histories_and_whole_runs(prompts, t
 
 @pytest.mark.slow
 def test_runs_made_later_join_those_there(prompts, tmp_path):
-    first, later = (Job(kind, RLHFConfig(**SIZE), whole=False) for kind in ("small", "other"))
+    first, later = (Job(kind, RLHFConfig(**SIZE)) for kind in ("small", "other"))
     for job in (first, later):
-        finished(job, tmp_path, prompts)
-    keep_jobs([first], options(tmp_path))
+        made(job, tmp_path, prompts)
+    kept([first], options(tmp_path))
     alone = load_study(tmp_path / "out")
     assert "earlier" not in alone.facts
-    keep_jobs([later], options(tmp_path, kind="other"))
+    kept([later], options(tmp_path, kind="other"))
     both = load_study(tmp_path / "out")
     assert [run.kind for run in both.runs] == ["small", "other"]
     assert both.runs[0].history == alone.runs[0].history
     assert both.facts["command"] == alone.facts["command"] + " --kind other"
     assert both.facts["earlier"] == [alone.facts]
-    keep_jobs([first, later], options(tmp_path))  # all of them made by one command
+    kept([first, later], options(tmp_path))  # all of them made by one command
     assert "earlier" not in load_study(tmp_path / "out").facts
 
 

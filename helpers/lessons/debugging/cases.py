@@ -1,7 +1,9 @@
 """The cases: runs with one fault, milder or grosser, with two at once, and healthy ones."""
 
+import tomllib
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from helpers.sampling import Responses
 from helpers.state import RLHFState
@@ -68,31 +70,13 @@ def together(first: str, second: str, sign: str) -> Fault:
     )
 
 
-SIGNS = {
-    ("stop_masked", "clip_max"): (
-        "The share of ended responses is 0: easy to see. policy_loss at iteration 1 lies about twice as far"
-        " below 0 as with the masked stop token alone, or farther; approx_kl is higher too, but there the"
-        " two sets of runs nearly touch."
-    ),
-    ("raw_scores", "beta_100x"): (
-        "Score and value loss have another scale, so KL should be about twice a healthy run's (7 to 9 with"
-        " such a reward alone); it stays low. Something holds the policy: the two faults offset each other."
-    ),
-    ("reference_moves", "kl_sign"): (
-        "KL stays at 0 although the score rises. The wrong sign cannot be seen: it is the sign of a penalty"
-        " that is always 0. It shows once the reference is frozen again."
-    ),
-    ("score_on_pad", "whitening_first"): (
-        "The score hardly rises, and the value loss stays high: one fault in the rewards, one in the returns."
-    ),
-}
-PAIRS = {two: together(*two, sign) for two, sign in SIGNS.items()}
+WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+PAIRS = {tuple(x.split()): together(*x.split(), sign) for x, sign in WORDS["pairs"].items()}
 PLANTED = FAULTS | VARIANTS | {pair.name: pair for pair in PAIRS.values()}
 
 # --- cases ----------------------------------------------------------------------------------------
 
 FIRST_SEEDS = (0, 1, 2)
-HEALTHY_CASE_SEED = 3  # the healthy run of this seed, and of the next two, is a case too
 
 
 @dataclass(frozen=True)
@@ -121,31 +105,12 @@ def single(name: str) -> Case:
     return Case(name, (name,), FAULTS[name].sign)
 
 
-def mild(name: str, size: str, sign: str) -> Case:
-    """The case with the mild form of a fault; `size` says it in a few words."""
-    return Case(of_strength(name, MILD), (name,), f"{sign} A mild case: {size}.")
-
-
 REPAIRED_IN_CODE = "score_on_pad", "whitening_first"  # the case of the lesson's large exercise
 CASES = (
     *map(single, FAULTS),
     *(Case(PAIRS[two].name, two, PAIRS[two].sign) for two in PAIRS if two != REPAIRED_IN_CODE),
-    mild(
-        "learning_rate",
-        "three times the healthy rate",
-        "approx_kl is far above every healthy run's, the clip fraction more than twice theirs.",
-    ),
-    mild("dropout_on", "dropout of 1 %", FAULTS["dropout_on"].sign),
-    Case(
-        "healthy",
-        (),
-        "Same settings as the grey runs, other seeds: healthy runs can lie this far apart.",
-        tuple(HEALTHY_CASE_SEED + k for k in range(3)),
-    ),
-    Case(
-        "healthy_0.2",
-        (),
-        "β is 0.2, not 0.1: a nat of KL costs more, so there is less of it, and a little less score. The "
-        "first ratio is 1, and KL starts at 0.",
+    *(
+        Case(**one | {name: tuple(one[name]) for name in ("faults", "seeds")})
+        for one in WORDS["cases"]
     ),
 )

@@ -3,32 +3,32 @@
 The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at seeds 3 to 5.
 """
 
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from helpers.config import RLHFConfig
-from helpers.data import DATA
-from helpers.lessons.debugging.cases import HEALTHY_CASE_SEED, PLANTED
+from helpers.lessons.debugging.cases import CASES, PLANTED
 from helpers.rollouts import forward_values
 from helpers.sampling import Responses
 from helpers.state import History, RLHFState, start_run
 from helpers.studies.faults import Fault
 from helpers.studies.runs import Run, record_run
-from helpers.studies.study import Job, Study, StudyOptions, load_study
-from helpers.tools.flags import setting
+from helpers.studies.study import (
+    WHOLE_RUN_SEED,
+    Job,
+    Study,
+    StudyOptions,
+    loader,
+    record,
+)
 from helpers.tools.validate import require, require_choice
 
-FOLDER = DATA / "clinic"
 BETA, ITERATIONS = 0.1, 18
-OTHER_BETAS = (0.05, 0.2, 0.3)  # healthy as well: no flag may be raised there
-WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole: samples, next tokens
-WHOLE_TOO = ("healthy", HEALTHY_CASE_SEED)
+HEALTHY = {"healthy": Fault("healthy")}  # at other β as well: no flag may be raised there
+HEALTHY |= {f"healthy_{x:g}": Fault("", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3)}
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 
@@ -48,7 +48,7 @@ def rerun(
     healthy = healthy_config(seed, iterations=iterations)
     if not isinstance(case, Fault):
         require_choice("case", case, ("healthy", *PLANTED))
-        case = PLANTED.get(case, Fault("healthy"))
+        case = (HEALTHY | PLANTED)[case]
     state = start_run(case.config(healthy))
     run = Run(state.config, label=case.name)
     with case.in_effect():
@@ -102,27 +102,17 @@ class Clinic(Study):
         return {run.label: run.history for run in runs if run.kind.startswith("healthy")}
 
 
-load_clinic = partial(load_study, FOLDER, Clinic)
+load_clinic = loader("clinic", Clinic)
 
 
-@dataclass(kw_only=True)
-class ClinicOptions(StudyOptions):
+class ClinicOptions(StudyOptions, name="clinic", seeds=list(range(6)), iterations=ITERATIONS):
     """The clinic: runs with sixteen faults, some milder, grosser or in pairs, and healthy runs."""
 
-    name: ClassVar[str] = "clinic"
-    seeds: list[int] = setting(list(range(6)), "each kind of run is made on each of these seeds")
-    iterations: int = setting(ITERATIONS, "iterations of each run")
-
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """The healthy run, healthy runs at other β, and all that is planted."""
-        healthy = healthy_config(seed, iterations=self.iterations)
-        others = {f"healthy_{beta:g}": replace(healthy, kl_coef=beta) for beta in OTHER_BETAS}
-        faulty = {name: fault.config(healthy) for name, fault in PLANTED.items()}
-        return {"healthy": healthy} | others | faulty
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """Each with its fault planted while it trains."""
-        whole = config.seed == WHOLE_RUN_SEED or (kind, config.seed) == WHOLE_TOO
-        within = PLANTED[kind].in_effect if kind in PLANTED else nullcontext
-        how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
-        return Job(kind, config, whole, within=within, **how)
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The healthy run, healthy runs at other β, and all that is planted while it trains."""
+        config = healthy_config(seed, iterations=self.iterations)
+        train = partial(record, evaluated=4, checkpoints=False, schedule=SCHEDULE)
+        shown = {(case.kind, case.seeds[0]) for case in CASES}
+        for kind, fault in (HEALTHY | PLANTED).items():
+            whole = seed == WHOLE_RUN_SEED or (kind, seed) in shown
+            yield Job(kind, fault.config(config), partial(train, within=fault.in_effect), whole)

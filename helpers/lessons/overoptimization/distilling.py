@@ -2,17 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from helpers.config import RLHFConfig
-from helpers.data import DATA
 from helpers.lessons.overoptimization.checks import check_distillation_loss
 from helpers.ppo import gradient_step
 from helpers.rollouts import forward_logprobs
@@ -22,10 +17,10 @@ from helpers.state import RLHFState, start_run
 from helpers.steps import anneal, draw_prompts, generate_responses, reference_logprobs
 from helpers.studies.beta_sweep import load_sweep
 from helpers.studies.measure import MEASURES, measure
-from helpers.studies.study import Job, StudyOptions, as_entry, load_study
+from helpers.studies.runs import Run
+from helpers.studies.study import Job, StudyOptions, loader
 from helpers.tools.pool import advance
 
-FOLDER = DATA / "distilling"
 KL_COEF, BATCH = 0.1, 128  # as of the sweep's run beside them
 KINDS = ("best_of_10", "optimal")  # SFT on the best of 10; π* as the teacher
 RATE, EPOCHS, ROWS = 1e-3, 3, 64  # Adam's rate; of SFT: passes over what was kept, texts a step
@@ -92,8 +87,8 @@ def fine_tune(state: RLHFState, kept: list[tuple[Tensor, Tensor]]) -> None:
         )
 
 
-def train(job: Job, folder: Path, out: Path) -> dict:
-    """Train a run in its own way, and measure it; → its entry in `study.json`."""
+def train(job: Job, folder: Path) -> Run:
+    """A run in its own way, of which only what is measured at the end is kept."""
     state = start_run(job.config, measures=MEASURES)
     if job.kind == "optimal":
         for _ in distil(state, check_distillation_loss.exercise.right):
@@ -101,24 +96,16 @@ def train(job: Job, folder: Path, out: Path) -> dict:
     else:
         fine_tune(state, keep_best_texts(state, 10, job.config.iterations * BATCH))
         advance(job.config.iterations)
-    final, _ = measure(state, state.models.actor, job.evaluated)
-    return as_entry(job.kind, state.config, {}, final)
+    return Run(state.config, final=measure(state, state.models.actor, 40)[0])
 
 
-@dataclass(kw_only=True)
-class DistillingOptions(StudyOptions):
+class DistillingOptions(StudyOptions, name="distilling"):
     """Best of n in the weights: SFT on the best of n, distillation from π*; as many responses as PPO's."""
 
-    name: ClassVar[str] = "distilling"
-
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
+    def jobs_on(self, seed: int) -> list[Job]:
         """The same settings for both."""
         how = {"batch_size": BATCH, "minibatch_size": BATCH, "learning_rate": RATE}
-        return dict.fromkeys(KINDS, self.config(seed, kl_coef=KL_COEF, **how))
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """Only what is measured at the end is kept."""
-        return Job(kind, config, whole=False, checkpoints=False, evaluated=40, train=train)
+        return [Job(kind, self.config(seed, kl_coef=KL_COEF, **how), train) for kind in KINDS]
 
 
-load_distilling = partial(load_study, FOLDER)
+load_distilling = loader("distilling")

@@ -6,22 +6,15 @@ models when it is first called.
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from helpers.config import RLHFConfig
-from helpers.data import DATA
 from helpers.models import freeze, load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, normalize, pair_texts
-from helpers.studies.study import Job, StudyOptions, load_study
-from helpers.tools.flags import setting
-from helpers.tools.validate import require_choice, require_count
+from helpers.studies.study import WHOLE_RUN_SEED, Job, StudyOptions, loader, record
 from helpers.world.labelling import LABEL_TEMPERATURE, labelled_pairs
 from helpers.world.small_models import make_encoder
-
-COMBINE = ("mean", "worst")  # of several reward models: their mean, or the least of their scores
 
 
 def train_reward_model(
@@ -46,12 +39,8 @@ class RewardRecipe:
     layers: int = 2
     width: int = 128
     members: int = 1  # reward models, differing in their start and in the order of the pairs
-    combine: str = "mean"
+    combine: str = "mean"  # or "worst": the least of their scores
     seed: int = 0
-
-    def __post_init__(self):
-        require_choice("combine", self.combine, COMBINE)
-        require_count("members", self.members)
 
     @cached_property
     def models(self) -> list[RewardModel]:
@@ -67,9 +56,6 @@ class RewardRecipe:
         return scores.mean(dim=0) if self.combine == "mean" else scores.amin(dim=0)
 
 
-FOLDER = DATA / "reward_hacking"
-ITERATIONS = 40
-WHOLE_RUN_SEED = 0  # the seed whose runs are kept whole
 SCHEDULE = [0, 5, 10, 20, 30, 40]  # iterations of the snapshots
 BASE = "base"  # 1,000 pairs, the labeller's own noise, 2 layers × 128, one model
 RECIPES = {BASE: {}} | {f"pairs_{n}": {"pairs": n} for n in (30, 100, 300, 3_000, 12_000)}
@@ -107,24 +93,16 @@ def recipe(kind: str, seed: int) -> RewardRecipe:
     return RewardRecipe(seed=seed, **RECIPES[kind])
 
 
-load_reward_studies = partial(load_study, FOLDER)
+load_reward_studies = loader("reward_hacking")
 
 
-@dataclass(kw_only=True)
-class RewardHackingOptions(StudyOptions):
+class RewardHackingOptions(StudyOptions, name="reward_hacking", iterations=40):
     """Reward hacking: the same training against reward models made in thirteen ways."""
 
-    name: ClassVar[str] = "reward_hacking"
-    kinds: list[str] = setting(list(RECIPES), "kinds of reward model", choices=list(RECIPES))
-    iterations: int = setting(ITERATIONS, "iterations of each run")
+    SETTINGS = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """β is 0: only the reward differs between runs."""
-        rates = {"learning_rate": 3e-4, "critic_learning_rate": 1e-3}
-        return dict.fromkeys(self.kinds, self.config(seed, kl_coef=0.0, **rates))
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """The seed is that of the run and of its reward model."""
-        how = {"evaluated": 4, "checkpoints": False, "schedule": SCHEDULE}
-        whole = config.seed == WHOLE_RUN_SEED
-        return Job(kind, config, whole, reward=recipe(kind, config.seed), **how)
+    def jobs_on(self, seed: int) -> list[Job]:
+        """β is 0: only the reward differs. The seed is that of the run and of its reward model."""
+        config, whole = self.config(seed, kl_coef=0.0), seed == WHOLE_RUN_SEED
+        train = partial(record, evaluated=4, checkpoints=False, schedule=SCHEDULE)
+        return [Job(x, config, partial(train, reward=recipe(x, seed)), whole) for x in RECIPES]

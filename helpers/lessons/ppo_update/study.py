@@ -3,14 +3,12 @@
 32 steps also at a third of the learning rate, and with the two wrong losses of lesson 04 that train.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator
+from functools import partial
 
 from helpers import ppo
-from helpers.config import RLHFConfig
 from helpers.studies.faults import FAULTS, Fault
-from helpers.studies.study import Job, StudyOptions
-from helpers.tools.flags import setting
+from helpers.studies.study import Job, StudyOptions, record
 
 FEW = {"num_ppo_epochs": 4, "minibatch_size": 64}
 MANY = {"num_ppo_epochs": 8, "minibatch_size": 16}
@@ -30,18 +28,12 @@ NO_RATIO = Fault("no_ratio", wrong={"policy_loss": without_ratio})
 PLANTED = {"steps_32_max": FAULTS["clip_max"], "steps_32_no_ratio": NO_RATIO}
 
 
-@dataclass(kw_only=True)
-class ClipOptions(StudyOptions):
+class ClipOptions(StudyOptions, name="clip", iterations=10):
     """The clip: with it and without, where a rollout is used for 4 gradient steps and for 32."""
 
-    name: ClassVar[str] = "clip"
-    iterations: int = setting(10, "iterations of each run")
-
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """The default β and, unless slow, learning rates."""
-        return {kind: self.config(seed, **settings) for kind, settings in KINDS.items()}
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """A history alone; the wrong losses are planted."""
-        within = PLANTED.get(kind, Fault(kind)).in_effect
-        return Job(kind, config, whole=False, evaluated=16, checkpoints=False, within=within)
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The default β and, unless slow, learning rates; the wrong losses are planted."""
+        train = partial(record, evaluated=16, checkpoints=False)
+        for kind, settings in KINDS.items():
+            within = PLANTED.get(kind, Fault(kind)).in_effect
+            yield Job(kind, self.config(seed, **settings), partial(train, within=within))

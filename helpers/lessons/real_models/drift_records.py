@@ -3,7 +3,9 @@
 Before an update the page has the means of its rollout; where held-out openings were measured, theirs.
 """
 
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 from numpy import interp
@@ -29,26 +31,7 @@ GLUE = "\u2060"  # before a token that no blank parts from the one before
 # a letter of the tokenizer's vocabulary → bytes; `plain_tokens` has put blanks and line ends there
 BYTES = {letter: bytes([byte]) for byte, letter in bytes_to_unicode().items()}
 BYTES |= {" ": b" ", "⏎": "⏎".encode()}
-TEXTS = {  # what the page says of this world, by place; after "|" what a phone has no room for
-    "method": "RLOO",
-    "intro": "Training (RLOO) teaches SmolLM2-135M-Instruct to please a reward model (MiniLM).",
-    "recorded": " Recorded: what trains in this page is the small model.",
-    "gold": "praise in its words|, as people rated them (VADER), less 1 if broken; training never sees it",
-    "better": "its reviews praise more",
-    "unit": "(from −2 to 1)",
-    "optimum": f"the best possible at this β on {PROMPTS} of the 48 openings",
-    "proxy": "MiniLM, fitted to 1,000 choices between two reviews, drawn from gold with noise. Its score"
-    " stands in for quality: a proxy. In standard deviations of the reference's own scores, less 1"
-    " for a response without an end after 24 tokens. A text's own proxy is without that.",
-    "judge": "VADER's compound score of the text, from −1 to 1: 7,500 words, each rated by ten people, with"
-    " rules for negation and emphasis. Less 1 for a text that is broken: unfinished, with odd signs,"
-    " or with words repeated or strung together. It counts praise, not sense.",
-    "update": "32 responses, four to each of eight openings, are scored, each compared with the mean of"
-    " the other three; LoRA's weights are then changed a little, towards those that did well.",
-    "numbers": "After 0, 10, 20 and 30 updates means are of 96 responses to 48 openings that training never"
-    " saw; in between of the 32 responses of that update, to others: they jump, and the lines leave"
-    " them out. Texts are kept where all 48 were asked, one to each of these six; the latest are shown.",
-}
+TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def plain_piece(token: str) -> str:

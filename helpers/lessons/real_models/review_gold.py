@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,13 +28,7 @@ HELD_OUT = "musical pizza cabin poem laptop album coat train gallery chair coffe
 BROKEN = 1.0  # what a broken text costs
 # no plain sentence has these
 ODD = re.compile(r"[^A-Za-zÀ-ÿ0-9 .,;:!?'\"()$%&/‘’“”–—-]|  |!!|[A-Z]{4}")
-COMMON = frozenset(
-    "a an the this that these those it its i me my we us our you your he she they them their his "
-    "her one is was are were be been being am has have had do does did can could will would should "
-    "may might must to of in on at by for with from about as into over after before than out up off "
-    "and or but if so because when while which who what where how there here then not no never ever "
-    "very too also more most just only all any some such each every both".split()
-)
+COMMON = frozenset(Path(__file__).with_name("common.txt").read_text("utf-8").split())
 
 
 def openings(held_out: bool = False) -> list[str]:

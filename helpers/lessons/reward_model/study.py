@@ -4,11 +4,6 @@ Recorded runs: pairs × label temperature × seed. The pairs of `data/` are labe
 simulated labeller at each temperature. Notebook 05 shows the results with a slider.
 """
 
-import math
-import time
-from dataclasses import dataclass
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -18,11 +13,9 @@ from helpers.models import load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, pair_texts, passes
 from helpers.studies.runs import significant
 from helpers.studies.study import Options, origin, read_study, write_study
-from helpers.tools.flags import setting
 from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances, relabel
 from helpers.world.small_models import make_encoder
 
-FOLDER = DATA / "reward_quality"
 TEMPERATURES = (0.25, 1.0, 3.0)  # points of gold score; the higher, the noisier the labels
 SEEDS = {100: 3, 300: 3, 1_000: 3, 3_000: 2, 12_000: 2}  # pairs: fits of each size
 TEST_PAIRS = 2_000
@@ -77,43 +70,34 @@ def best_possible(test_gaps: Tensor, temperature: float) -> dict:
 
 def run_one(world: dict, count: int, temperature: float, seed: int) -> dict:
     """Train one reward model on `count` pairs labelled at `temperature`, all from the seed."""
-    started, generator = time.perf_counter(), torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     picked = torch.randperm(len(world["train"]), generator=generator)[:count]
     chances = label_chances(world["train_gaps"][picked], temperature)
     pairs = relabel([world["train"][i] for i in picked.tolist()], chances, generator)
     torch.manual_seed(seed)
     model = RewardModel(make_encoder(world["tokenizer"]), world["tokenizer"])
-    losses = []
-    fit_reward_model(model, pairs, seed=seed, on_step=lambda step, steps, loss: losses.append(loss))
-    result = {"pairs": count, "temperature": temperature, "seed": seed, "steps": len(losses)}
-    result |= measure_quality(score_gaps(model, world["test"]), world["test_gaps"], temperature)
-    last = losses[-max(1, len(losses) // passes(count)) :]
-    result["train_loss"] = math.fsum(last) / len(last)  # over the last pass
-    result["train_accuracy"] = float((score_gaps(model, pairs[:1000]) > 0).float().mean())
-    return result | {"seconds": time.perf_counter() - started}
+    fit_reward_model(model, pairs, seed=seed)
+    found = {"pairs": count, "temperature": temperature, "seed": seed}
+    gaps = score_gaps(model, world["test"])
+    return found | measure_quality(gaps, world["test_gaps"], temperature)
 
 
 def load_results() -> dict:
     """The saved results: a list `runs`, and `best`. FileProblem: missing or damaged."""
-    results = read_study(FOLDER, ("best", "test_pairs"))
+    results = read_study(DATA / "reward_quality", ("best", "test_pairs"))
     return results | {"runs": list(results["runs"].values())}
 
 
-@dataclass(kw_only=True)
-class RewardQualityOptions(Options):
+class RewardQualityOptions(Options, name="reward_quality"):
     """Reward quality: reward models fitted to few and many pairs, with clean and noisy labels."""
-
-    name: ClassVar[str] = "reward_quality"
-    sizes: list[int] = setting(list(SEEDS), "numbers of pairs", choices=list(SEEDS))
 
     def run(self) -> None:
         """Train all reward models, smallest first, then write the file."""
-        started, sizes = time.perf_counter(), sorted(self.sizes)
         train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
         world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
         world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
         runs = {}
-        jobs = [(n, heat, seed) for n in sizes for seed in range(SEEDS[n]) for heat in TEMPERATURES]
+        jobs = [(n, heat, seed) for n in SEEDS for seed in range(SEEDS[n]) for heat in TEMPERATURES]
         with tqdm(total=sum(size * passes(size) for size, *_ in jobs)) as bar:
             for size, heat, seed in jobs:
                 name = f"{size}_pairs_temperature_{heat:g}_seed_{seed}"
@@ -122,7 +106,5 @@ class RewardQualityOptions(Options):
                 bar.update(size * passes(size))
         best = [best_possible(world["test_gaps"], heat) for heat in TEMPERATURES]
         found = {"test_pairs": len(test), "best": best, "runs": runs}
-        facts = origin(self, torch.get_num_threads())
-        facts |= {"epochs": {str(size): passes(size) for size in sizes}}
-        write_study(self.results, facts | significant(found))
-        print(f"{len(runs)} runs in {time.perf_counter() - started:.0f} s")
+        write_study(self.results, origin(self, torch.get_num_threads()) | significant(found))
+        print(f"{len(runs)} runs in {self.results.name}")

@@ -7,37 +7,35 @@ REINFORCE on gold itself, paid at the end of a response or sentence by sentence.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from helpers import steps
-from helpers.config import RLHFConfig
-from helpers.data import DATA
 from helpers.groups import pass_at_k
 from helpers.kl import last_counted
+from helpers.loop import run_iterations
 from helpers.off_policy import truncated_importance_weights
 from helpers.rewards import score_texts
-from helpers.rollouts import forward_logprobs
 from helpers.sampling import Responses
 from helpers.state import RLHFState, start_run
 from helpers.steps import total_rewards
 from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
-from helpers.studies.study import Job, StudyOptions, as_columns, as_entry, load_study
+from helpers.studies.runs import Run, train_measured
+from helpers.studies.study import Job, StudyOptions, loader
 from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
 from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
-FOLDER = DATA / "without_a_critic"
 EVALUATED = 20  # fresh responses to each prompt, for J(π)
 ANSWERS = 8  # to each request of the task, for pass@k
 KS = (1, 2, 4, 8)
@@ -74,8 +72,6 @@ PARTS = {
     "stale": dict.fromkeys(STALE, METHODS["rloo_4"]),
     "dense": DENSE,
 }
-KEPT = ("iteration", "score", "score_std", "kl", "entropy", "response_length", "ended", "seconds")
-KEPT += ("clip_fraction", "approx_kl", "grad_norm", "explained_variance", "truncated", "effective")
 
 
 # --- a sampler that lags behind -------------------------------------------------------------------
@@ -94,17 +90,14 @@ class StaleSampler:
         self.estimate_advantages = steps.estimate_advantages
         self.facts: dict[str, float] = {}  # of the last rollout
 
+    @torch.no_grad()
     def sample(self, state: RLHFState, prompts: list[str]) -> Responses:
         """Step 2, by an older actor."""
         self.actors.append(deepcopy(state.models.actor))
         older = replace(state, models=replace(state.models, actor=self.actors[0]))
         responses = self.generate_responses(older, prompts)
         self.sampler_logprobs = responses.logprobs
-        actor, temperature = state.models.actor, state.config.temperature
-        with torch.no_grad():
-            responses.logprobs = responses.in_parts(
-                lambda *tokens: forward_logprobs(actor, *tokens, temperature=temperature)
-            )
+        responses.logprobs = steps.full_logprobs(state.models.actor, state, responses)
         return responses
 
     def estimate(self, state: RLHFState, responses: Responses, *of_steps: Tensor) -> tuple:
@@ -157,68 +150,46 @@ def solved(state: RLHFState, count: int = ANSWERS) -> dict[str, float]:
     evaluated, texts = steps.evaluate(state.models.actor, state, count * len(state.prompts))
     correct = score_texts(task_reward, texts).bool().view(count, -1).T  # (P, count)
     found = {f"pass@{k}": float(pass_at_k(correct, k).mean()) for k in KS if k <= count}
-    return found | {
-        "passed": float(evaluated["score"].mean()),
-        "kl": float(evaluated["kl"].mean()),
-        "distinct": len(set(texts)) / len(texts),
-    }
+    means = {name: float(evaluated[name].mean()) for name in ("score", "kl")}
+    return found | {"passed": means["score"], "kl": means["kl"]}
 
 
-def train_on_task(job: Job, folder: Path, out: Path, answers: int = ANSWERS) -> dict:
-    """Train a run on the task, with pass@k along it; returns its entry in `study.json`."""
+def train_on_task(job: Job, folder: Path, answers: int = ANSWERS) -> Run:
+    """A run on the task, with pass@k along it."""
     reward = hasty_reward if job.kind == "task_hasty" else task_reward
-    state, curve = start_run(job.config, reward=reward, prompts=task_rows()), []
-    while True:
-        due = state.iteration % TASK_EVERY == 0 or state.iteration == job.config.iterations
-        if due:
-            curve.append({"iteration": state.iteration} | solved(state, answers))
-        if state.iteration == job.config.iterations:
-            return entry(job, state, {"curve": as_columns(curve, curve[0])})
-        steps.iterate(state)
-        advance(1)
+    state = start_run(job.config, reward=reward, prompts=task_rows())
+    measure = partial(solved, count=answers)
+    return train_measured(state, measure, TASK_EVERY, first=measure(state))
 
 
-def train_on_scores(job: Job, folder: Path, out: Path) -> dict:
-    """Train a run on the reward model, or on gold, and measure its last policy; returns its entry."""
+def train_on_scores(job: Job, folder: Path) -> Run:
+    """A run on the reward model, or on gold; its last policy is measured."""
     state = start_run(job.config, reward=gold_scores if job.kind in DENSE else None)
     sampler = StaleSampler(cap=STALE.get(job.kind))  # where it is not in effect it has no facts
     paid = {"total_rewards": pay_by_sentence} if job.kind.startswith("dense") else {}
     change = sampler if job.kind in STALE else Fault(job.kind, wrong=paid)
     with change.in_effect():
-        while state.iteration < job.config.iterations:
-            steps.iterate(state)
-            state.history[-1] |= sampler.facts
+        for record in run_iterations(state, steps.iterate):
+            record |= sampler.facts
             advance(1)
-    return entry(job, state, measure(state, state.models.actor, EVALUATED)[0])
-
-
-def entry(job: Job, state: RLHFState, final: dict) -> dict:
-    """The entry of a run in `study.json`."""
-    names = [name for name in KEPT if name in state.history[0]]
-    return as_entry(job.kind, job.config, as_columns(state.history, names, digits=4), final)
+    final, _ = measure(state, state.models.actor, EVALUATED)
+    return Run(job.config, state.history, final=final)
 
 
 # --- the study ------------------------------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class WithoutACriticOptions(StudyOptions):
+class WithoutACriticOptions(StudyOptions, name="without_a_critic", iterations=20):
     """Without a critic: PPO, REINFORCE, RLOO, GRPO; a task with checked answers; a stale sampler."""
 
-    name: ClassVar[str] = "without_a_critic"
-    SETTINGS: ClassVar[dict] = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
-    iterations: int = setting(20, "iterations of each run")
+    SETTINGS = {"learning_rate": 1e-3, "critic_learning_rate": 1e-3}
     parts: list[str] = setting(list(PARTS), "which of the four parts", choices=list(PARTS))
 
-    def configs(self, seed: int) -> dict[str, RLHFConfig]:
-        """The settings of the kinds of each part."""
-        kinds = [kind for part in self.parts for kind in PARTS[part].items()]
-        return {kind: self.config(seed, **changes) for kind, changes in kinds}
-
-    def job(self, kind: str, config: RLHFConfig) -> Job:
-        """A history alone."""
-        train = train_on_task if kind in TASKS else train_on_scores
-        return Job(kind, config, whole=False, train=train)
+    def jobs_on(self, seed: int) -> Iterator[Job]:
+        """The kinds of each part."""
+        for kind, changes in (kind for part in self.parts for kind in PARTS[part].items()):
+            train = train_on_task if kind in TASKS else train_on_scores
+            yield Job(kind, self.config(seed, **changes), train)
 
 
-load_without_a_critic = partial(load_study, FOLDER)
+load_without_a_critic = loader("without_a_critic")

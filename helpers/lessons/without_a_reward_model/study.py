@@ -4,23 +4,21 @@ Offline each seed has `FEW` pairs of its own, seen again and again. Online every
 responses of the policy itself, labelled by the reward model with P(first preferred).
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 from helpers.config import DirectConfig
-from helpers.data import DATA, load_pairs
-from helpers.direct import evaluate_pairs, train_direct
+from helpers.data import load_pairs
+from helpers.direct import evaluate_pairs, iterate_direct
+from helpers.pairs import load_data
 from helpers.state import RLHFState, start_run
 from helpers.steps import evaluate
 from helpers.studies.measure import MEASURES
-from helpers.studies.study import Job, Study, StudyOptions, as_columns, as_entry, load_study
-from helpers.tools.flags import setting
-from helpers.tools.pool import advance
+from helpers.studies.runs import Run, as_history, train_measured
+from helpers.studies.study import Job, Study, StudyOptions, loader
 from helpers.world import reviews
 
-FOLDER = DATA / "direct"
 BETAS = (0.1, 0.3, 1.0)
 IPO_BETA = 0.1
 FEW = 300  # pairs of an offline run
@@ -35,15 +33,15 @@ def few_pairs(seed: int) -> list[dict]:
     return load_pairs(DirectConfig().pairs, FEW * (seed + 1))[FEW * seed :]
 
 
-def measure_direct(state: RLHFState, pairs: list[dict] | None) -> tuple[dict, list[str]]:
-    """One row of a run: fresh responses, one to each prompt; held-out pairs; pairs trained on.
+def measure_direct(state: RLHFState, pairs: list[dict] | None) -> dict:
+    """A row of a run: fresh responses, one to each prompt; held-out pairs; pairs trained on.
 
     `score`, `gold`, `grammatical`, `kl` (nats) and `words` per response; `chosen`, `rejected`: how
     many nats a held-out response has gained over the reference, mean; `seen_chosen` … the same of
-    pairs trained on, where there are any. The texts come with it.
+    pairs trained on, where there are any.
     """
     found, texts = evaluate(state.models.actor, state, count=len(state.prompts))
-    row = {"iteration": state.iteration} | {name: float(x.mean()) for name, x in found.items()}
+    row = {name: float(x.mean()) for name, x in found.items()}
     row["words"] = sum(len(reviews.tokenize(text)) for text in texts) / len(texts)
     held_out = load_pairs("data/pairs_test.jsonl", SEEN)
     for before, rows in (("", held_out), ("seen_", (pairs or [])[:SEEN])):
@@ -52,21 +50,21 @@ def measure_direct(state: RLHFState, pairs: list[dict] | None) -> tuple[dict, li
             row[f"{before}accuracy"] = stats["accuracy"]
             for side in ("chosen", "rejected"):
                 row[before + side] = stats[f"{side}_reward"] / state.config.kl_coef
-    return row, texts
+    return row
 
 
-def train(job: Job, folder: Path, out: Path) -> dict:
-    """Train one run, measured every `MEASURE_EVERY` iterations; returns its entry in `study.json`."""
+def train(job: Job, folder: Path) -> Run:
+    """A run whose records are rows of measurements."""
     state = start_run(job.config, measures=MEASURES)
     pairs = None if job.config.online else few_pairs(job.config.seed)
-    curve = [measure_direct(state, pairs)[0]]
-    for record in train_direct(state=state, pairs=pairs):
-        advance(1)
-        if record["iteration"] % MEASURE_EVERY == 0 or record["iteration"] == job.config.iterations:
-            row, texts = measure_direct(state, pairs)
-            curve.append(row)
-    final = {"prompts": [str(prompt) for prompt in state.prompts][::8], "texts": texts[::8]}
-    return as_entry(job.kind, state.config, as_columns(curve, curve[0]), final)  # 16 of the texts
+    measure = partial(measure_direct, pairs=pairs)
+    step = partial(iterate_direct, data=pairs and load_data(state, pairs))
+    run = train_measured(state, measure, MEASURE_EVERY, step, first=measure(state))
+    _, texts = evaluate(
+        state.models.actor, state, count=len(state.prompts)
+    )  # those of the last row
+    final = {"prompts": list(map(str, state.prompts[::8])), "texts": texts[::8]}
+    return Run(state.config, as_history(run.final["curve"]), final=final)
 
 
 class Direct(Study):
@@ -83,27 +81,16 @@ class Direct(Study):
         return [[run.history[-1][name] for run in self.of_kind(kind)] for kind in kinds]
 
 
-load_direct = partial(load_study, FOLDER, Direct)
+load_direct = loader("direct", Direct)
 
 
-@dataclass(kw_only=True)
-class DirectOptions(StudyOptions):
+class DirectOptions(StudyOptions, name="direct", iterations=48):
     """DPO and IPO at several β, on a few pairs and online."""
 
-    name: ClassVar[str] = "direct"
-    betas: list[float] = setting(list(BETAS), "KL coefficients, above 0")
-    iterations: int = setting(48, "iterations of each run")
-
-    def configs(self, seed: int) -> dict[str, DirectConfig]:
+    def jobs_on(self, seed: int) -> Iterator[Job]:
         """`offline_β` and `online_β` at each β, and `ipo_β` at one."""
-        shared = SETTINGS | {"seed": seed, "iterations": self.iterations}
-        found = {
-            f"{name}_{beta:g}": DirectConfig(kl_coef=beta, online=name == "online", **shared)
-            for name in ("offline", "online")
-            for beta in self.betas
-        }
-        return found | {f"ipo_{IPO_BETA:g}": DirectConfig(kl_coef=IPO_BETA, loss="ipo", **shared)}
-
-    def job(self, kind: str, config: DirectConfig) -> Job:
-        """Kept are rows of measurements."""
-        return Job(kind, config, whole=False, train=train)
+        kinds = [(way, beta) for way in ("offline", "online") for beta in BETAS]
+        for way, beta in (*kinds, ("ipo", IPO_BETA)):
+            how = {"online": way == "online", "loss": "ipo" if way == "ipo" else "dpo"}
+            how |= SETTINGS | {"seed": seed, "iterations": self.iterations}
+            yield Job(f"{way}_{beta:g}", DirectConfig(kl_coef=beta, **how), train)

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -22,14 +21,14 @@ from helpers.lessons.your_trainer.checks import COURSE, own_ones
 from helpers.lessons.your_trainer.loop import in_place
 from helpers.studies.runs import significant
 from helpers.studies.study import Options, origin, read_study, write_study
-from helpers.tools.flags import setting
 from helpers.tools.pool import advance, run_all
-from helpers.tools.validate import require, require_count
+from helpers.tools.validate import require
 
 FOLDER = DATA / "trainer_band"
 CURVES = ("score", "kl")  # reference standard deviations, nats per response
 SMOOTHED = 5  # iterations in a running mean
 WIDTH = 5.0  # standard deviations
+MAKE_IT, OTHERS = 20, 40  # seeds of the band, and further ones, to count how many leave it
 FLOOR = {"score": 0.06, "kl": 0.1}  # least standard deviations, where all runs agree
 
 
@@ -137,34 +136,25 @@ def recorded_runs(kind: str, folder: Path = FOLDER) -> list[dict]:
     return [run for run in read_study(folder)["runs"].values() if run["kind"] == kind]
 
 
-@dataclass(kw_only=True)
-class TrainerBandOptions(Options):
+class TrainerBandOptions(Options, name="trainer_band"):
     """Trainer band: the course's own runs at the settings of lesson 06, and others to test the band."""
-
-    name: ClassVar[str] = "trainer_band"
-    runs: int = setting(20, "runs that make the band")
-    others: int = setting(40, "runs on further seeds, to count how many of them leave it")
-    iterations: int = setting(20, "of each run")
-    jobs: int = setting(2, "runs at a time, each in a process of its own")
-
-    def __post_init__(self):
-        require_count("--runs", self.runs, low=3)
 
     def run(self) -> None:
         """Record the runs, write `study.json`, and count the others that leave the band."""
-        kinds = ["band"] * self.runs + ["other"] * self.others
-        tasks = [(record, (kind, seed, self.iterations)) for seed, kind in enumerate(kinds)]
-        found = run_all(tasks, self.jobs, 1, len(tasks) * self.iterations)
-        config = trainer_config(iterations=self.iterations).as_dict()
+        tasks = [(record, (seed,)) for seed in range(MAKE_IT + OTHERS)]
+        found = run_all(tasks, 2, 1, len(tasks) * trainer_config().iterations)
         runs = {f"seed_{one['seed']}": one for one in found}
-        self.results.mkdir(parents=True, exist_ok=True)
-        write_study(self.results, origin(self, 1) | {"config": config, "runs": runs})
+        facts = origin(self) | {"config": trainer_config().as_dict()}
+        write_study(self.results, facts | {"runs": runs})
         others, band = recorded_runs("other", self.results), load_band(self.results)
         outside = [one["seed"] for one in others if first_exit(one, band)]
         print(f"{len(outside)} of {len(others)} other runs leave the band: seeds {outside}")
 
 
-def record(kind: str, seed: int, iterations: int) -> dict:
+def record(seed: int) -> dict:
     """One run of the course's trainer, rounded."""
-    found = run_trainer(config=trainer_config(seed=seed, iterations=iterations))
-    return {"kind": kind, "seed": seed} | significant({name: found[name] for name in CURVES}, 4)
+    found, kind = (
+        run_trainer(config=trainer_config(seed=seed)),
+        "band" if seed < MAKE_IT else "other",
+    )
+    return {"kind": kind, "seed": seed} | significant({name: found[name] for name in CURVES})

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from contextlib import nullcontext
 from statistics import fmean, stdev
 
 import pytest
@@ -173,11 +172,12 @@ def test_the_study_plants_what_it_names():
     study = {job.name: job for job in ClinicOptions(seeds=[0, 3]).plan()}
     assert study["healthy_seed_3"].config.kl_coef == 0.1
     assert study["no_kl_seed_0"].config.kl_coef == 0.0
-    assert study["kl_sign_seed_0"].within == FAULTS["kl_sign"].in_effect
-    assert study["healthy_0.3_seed_0"].within is nullcontext
+    planted = {name: job.train.keywords["within"].__self__ for name, job in study.items()}
+    assert planted["kl_sign_seed_0"] == FAULTS["kl_sign"]
+    assert planted["healthy_0.3_seed_0"].wrong == {}
     whole = {job.name for job in study.values() if job.whole and job.config.seed != 0}
     assert whole == {"healthy_seed_3"}
-    assert study["dropout_on_mild_seed_3"].within == PLANTED["dropout_on_mild"].in_effect
+    assert planted["dropout_on_mild_seed_3"] == PLANTED["dropout_on_mild"]
     assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
 
 

@@ -39,12 +39,13 @@ def test_every_kind_differs_from_the_base_in_one_thing_and_stands_in_one_factor(
 
 
 def test_the_study_gives_each_run_its_own_reward_and_no_leash():
-    study = RewardHackingOptions(kinds=[BASE, "noise_3"], seeds=[0, 2]).plan()
+    study = RewardHackingOptions(only=[BASE, "noise_3"], seeds=[0, 2]).plan()
     names = ["base_seed_0", "noise_3_seed_0", "base_seed_2", "noise_3_seed_2"]
     assert [job.name for job in study] == names
     assert {job.config.kl_coef for job in study} == {0.0}
     assert recipe("noise_3", 2).temperature == 3.0 and recipe("noise_3", 2).seed == 2
-    assert [job.reward for job in study] == [recipe(j.kind, j.config.seed) for j in study]
+    rewards = [job.train.keywords["reward"] for job in study]
+    assert rewards == [recipe(job.kind, job.config.seed) for job in study]
 
 
 def turns(kind):

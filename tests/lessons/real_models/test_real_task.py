@@ -62,7 +62,7 @@ def tiny(monkeypatch):
     def models(actor, tokenizer, reward, **how):
         return Models(actor, None, reward, make_reference(actor), tokenizer)
 
-    monkeypatch.setattr(task_study, "load_line_model", lambda *_: letter_model())
+    monkeypatch.setattr(task_study, "load_line_model", letter_model)
     monkeypatch.setattr(task_study, "lora_models", models)
     monkeypatch.setattr(task_study, "CHOSEN", ("first_letter",))
     monkeypatch.setattr(task_study, "PROMPTS", {"trained": 20, "held_out": 12})
@@ -75,9 +75,8 @@ def tiny(monkeypatch):
 
 @pytest.fixture
 def state(tiny):
-    options = RealTaskOptions()
-    config = options.config(0, temperature=1.0)
-    return start_run(config, **load_task(options, config, "first_letter"))
+    config = RealTaskOptions().config(0, temperature=1.0)
+    return start_run(config, **load_task(config, "first_letter"))
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -239,22 +238,22 @@ def test_a_checker_with_a_hole_is_what_its_run_is_paid_by(tiny, tmp_path, monkey
 
 
 def test_a_run_cut_off_goes_on_exactly(tiny, tmp_path, monkeypatch):
-    only, steps, real = ["first_letter_beta_0.1"], [], task_study.iterate
+    only, rows, real = ["first_letter_beta_0.1"], [], task_study.curve_row
     options(tmp_path / "a", only=only).run()
 
-    def dying(state):
-        if len(steps) == 1:
+    def dying(probs):
+        if len(rows) == 1:  # after the second iteration, before its checkpoint
             raise KeyboardInterrupt
-        steps.append(1)
-        return real(state)
+        rows.append(real(probs))
+        return rows[-1]
 
-    monkeypatch.setattr(task_study, "iterate", dying)
+    monkeypatch.setattr(task_study, "curve_row", dying)
     with pytest.raises(KeyboardInterrupt):
         options(tmp_path / "b", only=only).run()
-    monkeypatch.setattr(task_study, "iterate", real)
+    monkeypatch.setattr(task_study, "curve_row", real)
     options(tmp_path / "b", only=only, resume=True).run()
     studies = [read_json(tmp_path / name / "out/study.json")["runs"] for name in "ab"]
     one, other = (runs["first_letter_beta_0.1_seed_0"] for runs in studies)
     for found in (one, other):
-        del found["final"]["cpu_seconds"], found["final"]["peak_gb"], found["history"]["seconds"]
+        del found["final"]["cpu_seconds"], found["history"]["seconds"]
     assert one == other

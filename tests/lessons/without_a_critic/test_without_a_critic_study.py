@@ -22,7 +22,7 @@ from helpers.lessons.without_a_critic.study import (
 from helpers.models import fingerprint
 from helpers.state import load_models, start_run
 from helpers.steps import draw_prompts, generate_responses, iterate
-from helpers.studies.study import Job
+from helpers.studies.study import Job, as_entry
 from helpers.world.gold import gold_scores
 from helpers.world.task import hasty_reward, task_reward, task_rows
 
@@ -101,9 +101,9 @@ def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
     assert a["pass@1"] == b["pass@1"] == pytest.approx(b["passed"]) and a["passed"] >= b["passed"]
     assert a["pass@1"] <= a["pass@2"] <= 1.0 and "pass@4" not in a
     job = Job("task", replace(hasty.config, responses_per_prompt=8, method="grpo"))
-    entry = train_on_task(job, tmp_path, tmp_path, answers=2)
-    assert entry["final"]["curve"]["iteration"] == [0, 1] and len(entry["history"]["kl"]) == 1
-    json.dumps(entry)
+    run = train_on_task(job, tmp_path, answers=2)
+    assert run.final["curve"]["iteration"] == [0, 1] and len(run.column("kl")) == 1
+    json.dumps(as_entry(run))
 
 
 def test_the_shipped_runs_of_the_task_have_a_curve_and_stale_ones_weights():
