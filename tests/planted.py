@@ -53,7 +53,7 @@ class Plant:
 def read_plants(text: str) -> list[Plant]:
     """Mistakes written as in the checks: `file lessons: name`, lines that go (-) and that come (+)."""
     found = []
-    for place, name, right, wrong, _ in mistakes_of(text):
+    for place, name, right, wrong in mistakes_of(text):
         file, _, lessons = place.partition(" ")
         found.append(Plant(name, file, right, wrong, lessons))
     return found
