@@ -11,8 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
-    "helpers/lessons/": (9_785, 9_000),
-    "helpers/kit/": (4_055, 2_500),
+    "helpers/lessons/": (9_773, 9_000),
+    "helpers/kit/": (4_077, 2_500),
     "helpers/studies/": (1_445, 700),
     "helpers/page/": (713, 700),
     "helpers/scale/": (1_439, 1_300),
@@ -21,8 +21,8 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (896, 700),
     "helpers/commands/": (1_158, 600),
     "helpers/": (3_937, 3_700),
-    "tests/": (19_964, 18_000),
-    "benchmarks/": (1_849, 1_800),
+    "tests/": (20_001, 18_000),
+    "benchmarks/": (1_844, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 

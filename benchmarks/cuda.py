@@ -112,10 +112,8 @@ def print_setting(name: str, found: dict) -> None:
 def settings(half: torch.dtype, short: bool) -> dict:
     """What is measured, by name: config, method, type of the frozen models."""
     large = replace(LARGE, **SHORT) if short else LARGE
-    less, autocast = (
-        replace(large, gradient_checkpointing=True),
-        replace(large, mixed_precision="bf16"),
-    )
+    less = replace(large, gradient_checkpointing=True)
+    autocast = replace(large, mixed_precision="bf16")
     found = {
         "full, all float32": (large, "full", torch.float32),
         f"full, frozen in {half}": (large, "full", half),

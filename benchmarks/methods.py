@@ -167,11 +167,8 @@ def train_by_trl(config: RLHFConfig | DirectConfig, state: RLHFState) -> list[di
     def after(iteration: int) -> None:
         advance(1)
         if iteration in MEASURED:
-            began, actor, mode = (
-                time.process_time(),
-                state.models.actor,
-                state.models.actor.training,
-            )
+            began, actor = time.process_time(), state.models.actor
+            mode = actor.training
             value = measure(state, actor.eval(), 10)[0]["value"]
             actor.train(mode)
             taken = time.process_time() - began

@@ -247,11 +247,9 @@ def measure_ppo(options: Options) -> dict:
     """A PPO iteration in every configuration."""
     found = {}
     for threads, minibatch in itertools.product(options.threads, options.minibatches):
-        title, asked = (
-            f"{threads} thread(s), minibatch {minibatch}",
-            (minibatch, Size(), options.rounds),
-        )
-        found[title] = measure(title, ppo_race, ppo_alone, threads, *asked)
+        title = f"{threads} thread(s), minibatch {minibatch}"
+        work = minibatch, Size(), options.rounds
+        found[title] = measure(title, ppo_race, ppo_alone, threads, *work)
     return found
 
 

@@ -11,13 +11,15 @@ from pathlib import Path
 
 from benchmarks.common import command
 from benchmarks.trl_trainers import each_iteration
+from helpers.data import DATA
 from helpers.lessons.real_models import task_study as study
 from helpers.lessons.real_models.tasks import answer_reward, load_line_model, task_rows
 from helpers.models import make_reference
 from helpers.scale.lora import base_dtype, convert_base, linear_layers
 from helpers.scale.trl_groups import grpo_settings, require_grpo, trl_at_work, trl_version
 from helpers.state import Models, start_run
-from helpers.studies.study import Run, as_columns, as_entry, keep_runs, read_study, run_name
+from helpers.studies.runs import Run, as_columns
+from helpers.studies.study import as_entry, keep_runs, read_study, run_name
 from helpers.tools.flags import setting
 
 TRLS_OWN = {"loss_type", "scale_rewards", "importance_sampling_level", "use_bias_correction_kl"}
@@ -42,7 +44,7 @@ class Plan:
     kinds: list[str] = setting(["trl_ours", "trl_defaults"], "whose settings")
     seeds: list[int] = setting([0, 1, 2], "seeds")
     iterations: int = setting(40, "iterations of each run")
-    out: Path = setting(Path("data/real_task"), "folder of the study")
+    out: Path = setting(DATA / "real_task", "folder of the study")
 
 
 def train(plan: Plan, kind: str, seed: int) -> dict:

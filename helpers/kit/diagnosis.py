@@ -1,5 +1,6 @@
 """Of what kind a wrong result is: a mistake of the exercise, a small change, a pattern, a dependence."""
 
+import ast
 import warnings
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -7,7 +8,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from helpers.kit.dependence import depends_otherwise
+from helpers.kit.dependence import depends_otherwise, other_values, without_effect
 from helpers.kit.exercise import Change, Exercise, Seen
 from helpers.kit.mutations import mutations
 from helpers.kit.patterns import (
@@ -106,19 +107,37 @@ def looked(look: Callable[[], Found], seconds: float) -> Found:
 
 def recognised(trial: Trial, changes: Iterable[Change]) -> Found:
     """The change whose results are the learner's: all of them, or else those up to the first wrong one."""
-    exercise, _, answers, names, _ = trial
+    exercise, answers, names = trial.exercise, trial.answers, trial.names
     places = range(len(exercise.cases))
     last = max(k for k in places if names[-1] in exercise.expected(exercise.cases[k]))
     every = [*names, *(x for seen in answers for x in seen if x not in names)]
     partly = None
-    for change in changes:
-        made = made_by(exercise, change)
-        if made_alike(answers[: last + 1], map(made, places), names):
-            found = change.name, change.says
-            if made_alike(answers, map(made, places), every):
-                return found
-            partly = partly or found
+    try:
+        for change in changes:
+            made = made_by(exercise, change)
+            alike = made_alike(answers[: last + 1], map(made, places), names)
+            if alike and ignores_alike(trial, change):
+                found = change.name, change.says
+                if made_alike(answers, map(made, places), every):
+                    return found
+                partly = partly or found
+    except TimeLimit:
+        pass  # what was found by then
     return partly
+
+
+def ignores_alike(trial: Trial, change: Change) -> bool:
+    """Whether what the change no longer reads is without effect in the learner's function, too."""
+    exercise, name = trial.exercise, trial.names[-1]
+    if change.of != exercise.name:
+        return True
+    read, there = (
+        {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+        for text in (exercise.solution, change.source)
+    )
+    values = exercise.named(exercise.cases[0])
+    unread = [x for x in read - there if other_values(values.get(x))]
+    return all(without_effect(exercise, trial.function, name, x) for x in unread)
 
 
 def made_by(exercise: Exercise, change: Change) -> Callable[[int], Seen]:

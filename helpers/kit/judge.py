@@ -153,7 +153,7 @@ def broken(exercise: Exercise, function: Callable, probe: tuple, error: BaseExce
 
 HINTS = {  # a part of what torch says → what it means
     "size of tensor": "Two tensors do not fit: print their shapes before this line.",
-    "Subtraction, the `-`": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
+    "bool tensor": "Numbers minus a mask: turn the mask into numbers first, mask.long().",
     "index out of range in self": "A model was given a position or a token that its embedding does not have:"
     " is a position −1?",
     "NotImplementedType": "A function called there is not written yet: it returns NotImplemented.",

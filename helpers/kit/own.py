@@ -26,6 +26,7 @@ from helpers.sampling import sample_texts
 from helpers.state import RLHFState, start_run
 from helpers.steps import iterate
 from helpers.tools.files import write_text
+from helpers.tools.validate import require
 
 FOLDER = "my_functions"  # in the learner's folder
 HEAD = "# Your {name}. Before a lesson uses it, {check} checks it again."
@@ -184,7 +185,9 @@ def all_own() -> dict[str, Callable]:
 def own(course: Callable) -> Callable:
     """The learner's version of a function of the course, where there is a right one; else the course's."""
     course = inspect.unwrap(course)  # where this cell is run again
-    (name,) = (name for name, place in PLACES.items() if place.course is course)
+    names = [name for name, place in PLACES.items() if place.course is course]
+    require(len(names) == 1, "course", getattr(course, "__name__", course), f"one of {[*PLACES]}")
+    (name,) = names
     function = theirs(name)
     if function is None:
         print(f"{name}: the course's is in use.")

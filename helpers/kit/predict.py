@@ -24,7 +24,7 @@ class Prediction:
     """A question, its controls, a button; then the verdict and the explanation, and no way back.
 
     `controls` are ipywidgets, `answered()` says whether they hold an answer yet, `judge()` says
-    whether it is right, and a remark on it. `committed` is None until the reader has committed, then that.
+    whether it is right, and a remark on it. `committed` is None until the reader has committed, then both.
     """
 
     def __init__(
@@ -103,7 +103,9 @@ def predict_choice(question: str, choices: Mapping[str, str], explanation: str) 
 
     ValueError: not exactly one right.
     """
-    (right,) = (choice for choice, remark in choices.items() if remark == RIGHT)
+    found = [choice for choice, remark in choices.items() if remark == RIGHT]
+    require(len(found) == 1, "choices", f"{len(found)} right ones", "exactly one with RIGHT")
+    (right,) = found
     radio = ipywidgets.RadioButtons(
         options=list(choices), value=None, layout=ipywidgets.Layout(width="auto")
     )

@@ -88,12 +88,12 @@ def copy_of(arguments: tuple) -> tuple:
 
 def _differs(before: object, after: object) -> bool:
     """Whether an argument was changed in place; NaN is NaN still."""
-    if isinstance(before, list):  # another order does no harm
+    if isinstance(before, list):  # of texts and numbers; another order does no harm
         return sorted(map(repr, before)) != sorted(map(repr, after))
     if not isinstance(before, Tensor):
         return False
     alike = before.dtype == after.dtype and before.shape == after.shape
-    return not (alike and torch.allclose(before, after.detach(), 0, 0, equal_nan=True))
+    return not (alike and torch.allclose(before, after.detach(), rtol=0, atol=0, equal_nan=True))
 
 
 def call(function: Callable, arguments: tuple) -> object:
@@ -109,10 +109,8 @@ def call(function: Callable, arguments: tuple) -> object:
     changed = [i for i, pair in enumerate(zip(arguments, inputs, strict=True)) if _differs(*pair)]
     if changed:
         those = " and ".join(names[i] if i < len(names) else f"input {i + 1}" for i in changed)
-        says = (
-            f"You changed {those} in place, but the caller still needs the old values. Use a copy"
-        )
-        raise Wrong("inputs changed", f"{says} (x.clone(), or x + 1, not x += 1).")
+        says = f"You changed {those} in place, but the caller still needs the old values."
+        raise Wrong("inputs changed", f"{says} Use a copy (x.clone(), or x + 1, not x += 1).")
     return answer
 
 

@@ -89,7 +89,7 @@ def observe_sampler(sampler: Callable, actor, prompts: list[str], config, look: 
     stop = tokenizer.eos_token_id
     check_share(every[..., stop].exp()[counted], (tokens == stop)[counted], "the stop token is")
     if not torch.allclose(got, right, rtol=0, atol=1e-3):
-        few = ((got - right).abs() > 1e-3).any(1).nonzero().flatten()[:12]
+        few = (~torch.isclose(got, right, 0, 1e-3)).any(1).nonzero().flatten()[:12]  # NaN, too
         name_logprobs(actor, ids[few], mask[few], got[few], right[few], config.temperature)
         look(calls, mask)
         name_columns(got, right, counted)
@@ -179,7 +179,7 @@ def name_columns(got: Tensor, right: Tensor, counted: Tensor) -> None:
         raise Wrong(found[0], f"Look at the log-probs that you keep. {found[1]}")
     says = "All log-probs are too large: is the distribution cut to the likeliest tokens (top-k, top-p)?"
     expect(not bool((got >= right - 1e-3).all()), "top-k or top-p", says)
-    row, t = ((got - right).abs() > 1e-3).nonzero()[0].tolist()
+    row, t = (~torch.isclose(got, right, 0, 1e-3)).nonzero()[0].tolist()
     says = f"At {[row, t]} you have {float(got[row, t]):.4g}; the actor says {float(right[row, t]):.4g}"
     says += " of what was drawn (log-softmax of logits / temperature)."
     raise Wrong("log-probs of the tokens drawn", says)

@@ -239,7 +239,7 @@ def write_run(run: Run, folder: Path) -> None:
 
 
 def load_run(folder: Path) -> Run:
-    """Load the run in a folder. FileProblem: a file is missing or damaged."""
+    """Load a folder's run. FileProblem: a file is missing or damaged. KeyError: it is of another kind."""
     verify(folder)
     facts, tensors = read_json(folder / RECORD), read_tensors(folder / TENSORS)
     after = tensors.pop("next_logprobs").float()  # (snapshots, prompts, V)

@@ -116,19 +116,19 @@ def run_name(kind: str, seed: int) -> str:
 
 @dataclass(kw_only=True)
 class Options:
-    """Options of every study, which is a class of its own: `class …(Options, name=…, option=default)`."""
+    """Options of every study, a subclass: `class …(StudyOptions, name=…, iterations=…)`."""
 
     name: ClassVar[str]  # the folder of its results
     command: ClassVar[str]  # what `python -m helpers` is given
     out: Path | None = setting(None, "folder of the results; without it my_course/NAME")
 
     def __init_subclass__(cls, name: str = "", command: str = "study {}", **usual: object):
-        """`usual`: other defaults of inherited options."""
+        """Make it a dataclass; `usual`: other defaults of inherited options."""
         cls.name, cls.command = name, command.format(name)
-        for option in fields(cls):
-            if option.name in usual:
-                cls.__annotations__[option.name] = option.type
-                setattr(cls, option.name, setting(usual[option.name], **option.metadata))
+        inherited = {option.name: option for option in fields(cls)}
+        for option, default in usual.items():
+            cls.__annotations__[option] = inherited[option].type
+            setattr(cls, option, setting(default, **inherited[option].metadata))
         dataclass(kw_only=True)(cls)
 
     @property
@@ -222,16 +222,16 @@ def finished(jobs: list[Job], options: StudyOptions) -> dict[str, dict]:
     recorded = read_study(options.results)["runs"] if (options.results / STUDY).exists() else {}
     found = {}
     for job in jobs:
-        path = job.result(options.results, options.checkpoints)
-        if path.exists():
-            saved = read_json(path, ("config",))
-        elif job.name in recorded and not job.whole:
-            saved = recorded[job.name]
+        place = job.result(options.results, options.checkpoints)
+        if place.exists():
+            saved = read_json(place, ("config",))
+        elif not job.whole and "config" in recorded.get(job.name, {}):
+            place, saved = options.results / STUDY, recorded[job.name]
         else:
             continue
         config = config_from_dict(saved["config"])
         if replace(config, device=job.config.device) != resolve_rates(job.config):
-            raise FileProblem(f"{path} was made with other settings: wants another --out.")
+            raise FileProblem(f"{place}: {job.name} has other settings: wants another --out.")
         found[job.name] = {"kind": job.kind, "whole": True} if job.whole else saved
     return found
 
@@ -257,7 +257,7 @@ def run_study(jobs: list[Job], options: StudyOptions) -> None:
 
 
 def as_entry(run: Run) -> dict:
-    """The entry in `study.json` of a run without its own folder."""
+    """The entry in `study.json` of a run without its own folder; its seconds differ each time."""
     facts = {"kind": run.kind, "config": run.config.as_dict(), "history": as_columns(run.history)}
     return facts | {"final": significant(run.final)}
 

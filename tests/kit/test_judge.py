@@ -332,6 +332,19 @@ def test_a_function_that_remembers_its_calls_is_named():
 # --- what an exercise is made of ---------------------------------------------------------------------
 
 
+def test_an_argument_that_is_used_is_never_said_to_be_without_effect():
+    """Although all probes' results are those of the solution without it."""
+    none = "no scale: `scale` has no effect.\n- scale * products\n+ products\n"
+    known = replace(WEIGHTED, mistakes=none)
+    ignores = known.edited(*known.mistakes)
+
+    def uses(v, w, m, s):
+        return (s if s > 2 else 1) * ignores(v, w, m, s)
+
+    assert judge(known, ignores).mistake == "no scale"
+    assert "effect" not in str(judge(known, uses))
+
+
 def test_a_mistake_is_read_from_its_difference_and_must_fit_the_solution():
     (one,) = mistakes_of("a name: A sentence: it\n goes on.\n- old\n-   more\n+ new\n")
     assert one[:4] == ("a name", "A sentence: it goes on.", "old\n  more", "new")

@@ -16,19 +16,12 @@ from helpers.sampling import Responses
 from helpers.state import History, RLHFState, start_run
 from helpers.studies.faults import Fault
 from helpers.studies.runs import Run, record_run
-from helpers.studies.study import (
-    WHOLE_RUN_SEED,
-    Job,
-    Study,
-    StudyOptions,
-    loader,
-    record,
-)
+from helpers.studies.study import WHOLE_RUN_SEED, Job, Study, StudyOptions, loader, record
 from helpers.tools.validate import require, require_choice
 
 BETA, ITERATIONS = 0.1, 18
-HEALTHY = {"healthy": Fault("healthy")}  # at other β as well: no flag may be raised there
-HEALTHY |= {f"healthy_{x:g}": Fault("", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3)}
+HEALTHY_RUNS = {"healthy": Fault("healthy")}  # at other β as well: no flag may be raised there
+HEALTHY_RUNS |= {f"healthy_{x:g}": Fault("", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3)}
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 
@@ -48,7 +41,7 @@ def rerun(
     healthy = healthy_config(seed, iterations=iterations)
     if not isinstance(case, Fault):
         require_choice("case", case, ("healthy", *PLANTED))
-        case = (HEALTHY | PLANTED)[case]
+        case = (HEALTHY_RUNS | PLANTED)[case]
     state = start_run(case.config(healthy))
     run = Run(state.config, label=case.name)
     with case.in_effect():
@@ -113,6 +106,6 @@ class ClinicOptions(StudyOptions, name="clinic", seeds=list(range(6)), iteration
         config = healthy_config(seed, iterations=self.iterations)
         train = partial(record, evaluated=4, checkpoints=False, schedule=SCHEDULE)
         shown = {(case.kind, case.seeds[0]) for case in CASES}
-        for kind, fault in (HEALTHY | PLANTED).items():
+        for kind, fault in (HEALTHY_RUNS | PLANTED).items():
             whole = seed == WHOLE_RUN_SEED or (kind, seed) in shown
             yield Job(kind, fault.config(config), partial(train, within=fault.in_effect), whole)

@@ -49,10 +49,8 @@ FIT = {"batch_size": 16, "learning_rate": 1e-4, "optimizer": "adamw"}
 NOISE = 0.3  # the labeller's temperature, points of gold: it agrees with gold in three of four
 # of the reference to each opening, to each one held out; two responses in a row are a pair
 LABELLED, COMPARED = 126, 20
-PROMPTS, FRESH = (
-    16,
-    96,
-)  # held out, for J* (`drift_records.toml` says 16): so many responses to each
+# held out, for J*: policy and reference respond so often to each (`drift_records.toml` says 16, too)
+PROMPTS, FRESH = 16, 96
 LEAST_BETA = 0.3  # smaller ones want more samples
 ANSWERS = 2  # to each held-out opening, at each measurement
 SHOWN = 9 * ANSWERS  # one in so many of these responses is kept: six
@@ -78,7 +76,7 @@ class RealRewardOptions(StudyOptions, name="real_reward", iterations=30):
     """SmolLM2-135M-Instruct trained on reward models of MiniLM, judged by a lexicon: RLOO at five β, PPO."""
 
     SETTINGS = SETTINGS
-    jobs: ClassVar[int] = 1  # a run needs those before it
+    jobs: ClassVar[int] = 1  # no flag: one at a time, since a run needs what is made before it
     only: list[str] = setting(list(KINDS), "only these kinds of runs", choices=list(KINDS))
 
     def jobs_on(self, seed: int) -> Iterator[Job]:

@@ -150,8 +150,7 @@ def solved(state: RLHFState, count: int = ANSWERS) -> dict[str, float]:
     evaluated, texts = steps.evaluate(state.models.actor, state, count * len(state.prompts))
     correct = score_texts(task_reward, texts).bool().view(count, -1).T  # (P, count)
     found = {f"pass@{k}": float(pass_at_k(correct, k).mean()) for k in KS if k <= count}
-    means = {name: float(evaluated[name].mean()) for name in ("score", "kl")}
-    return found | {"passed": means["score"], "kl": means["kl"]}
+    return found | {"passed": float(evaluated["score"].mean()), "kl": float(evaluated["kl"].mean())}
 
 
 def train_on_task(job: Job, folder: Path, answers: int = ANSWERS) -> Run:
@@ -187,9 +186,10 @@ class WithoutACriticOptions(StudyOptions, name="without_a_critic", iterations=20
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
         """The kinds of each part."""
-        for kind, changes in (kind for part in self.parts for kind in PARTS[part].items()):
-            train = train_on_task if kind in TASKS else train_on_scores
-            yield Job(kind, self.config(seed, **changes), train)
+        for part in self.parts:
+            for kind, changes in PARTS[part].items():
+                train = train_on_task if kind in TASKS else train_on_scores
+                yield Job(kind, self.config(seed, **changes), train)
 
 
 load_without_a_critic = loader("without_a_critic")

@@ -60,9 +60,8 @@ def train(job: Job, folder: Path) -> Run:
     measure = partial(measure_direct, pairs=pairs)
     step = partial(iterate_direct, data=pairs and load_data(state, pairs))
     run = train_measured(state, measure, MEASURE_EVERY, step, first=measure(state))
-    _, texts = evaluate(
-        state.models.actor, state, count=len(state.prompts)
-    )  # those of the last row
+    count = len(state.prompts)
+    _, texts = evaluate(state.models.actor, state, count)  # those of the last row
     final = {"prompts": list(map(str, state.prompts[::8])), "texts": texts[::8]}
     return Run(state.config, as_history(run.final["curve"]), final=final)
 

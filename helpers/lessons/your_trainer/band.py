@@ -153,8 +153,6 @@ class TrainerBandOptions(Options, name="trainer_band"):
 
 def record(seed: int) -> dict:
     """One run of the course's trainer, rounded."""
-    found, kind = (
-        run_trainer(config=trainer_config(seed=seed)),
-        "band" if seed < MAKE_IT else "other",
-    )
+    found = run_trainer(config=trainer_config(seed=seed))
+    kind = "band" if seed < MAKE_IT else "other"
     return {"kind": kind, "seed": seed} | significant({name: found[name] for name in CURVES})

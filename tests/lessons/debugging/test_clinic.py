@@ -175,6 +175,7 @@ def test_the_study_plants_what_it_names():
     planted = {name: job.train.keywords["within"].__self__ for name, job in study.items()}
     assert planted["kl_sign_seed_0"] == FAULTS["kl_sign"]
     assert planted["healthy_0.3_seed_0"].wrong == {}
+    assert study["healthy_0.3_seed_0"].config.kl_coef == 0.3
     whole = {job.name for job in study.values() if job.whole and job.config.seed != 0}
     assert whole == {"healthy_seed_3"}
     assert planted["dropout_on_mild_seed_3"] == PLANTED["dropout_on_mild"]

@@ -62,6 +62,30 @@ RIGHT = [
 def grpo_advantages(rewards, group_size):
     return torch.cat([(g - g.mean()) / (g.std() + 1e-4) for g in rewards.split(group_size)])
 """),
+    ("group_step", "as TRL writes it: clean first, two losses, the larger one", """
+def group_step(scores, logprobs, old, ref, mask, config):
+    logprobs, old, ref = (x.masked_fill(~mask, 0.0) for x in (logprobs, old, ref))
+    rewards = scores - config.kl_coef * (old - ref).sum(-1)
+    grouped = rewards.view(-1, config.responses_per_prompt)
+    n = grouped.shape[1]
+    advantages = grouped - grouped.mean(dim=1, keepdim=True)
+    if config.method == "rloo":
+        advantages = advantages * n / (n - 1)
+    else:
+        advantages = advantages / (grouped.std(dim=1, keepdim=True) + 1e-4)
+    advantages = advantages.view(-1)
+    coef_1 = torch.exp(logprobs - old)
+    coef_2 = torch.clamp(coef_1, 1 - config.cliprange, 1 + config.cliprange_high)
+    m = mask.float()
+    per_token = torch.max(-coef_1 * advantages[:, None], -coef_2 * advantages[:, None]) * m
+    if config.loss_aggregation == "response":
+        loss = (per_token.sum(-1) / m.sum(-1).clamp(min=1.0)).mean()
+    elif config.loss_aggregation == "token":
+        loss = per_token.sum() / m.sum().clamp(min=1.0)
+    else:
+        loss = per_token.sum() / (per_token.size(0) * config.response_length)
+    return rewards, advantages, -per_token, loss
+"""),
     ("group_step", "a list of results, the mean by indexing", TOKENS, "gains[mask].mean()",
      "return rewards, advantages, gains, -mean", "return [rewards, advantages, gains, -mean]"),
     ("pass_at_k", "binomial coefficients", """
