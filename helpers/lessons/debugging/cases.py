@@ -71,7 +71,7 @@ def together(first: str, second: str, sign: str) -> Fault:
 
 
 WORDS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
-PAIRS = {tuple(x.split()): together(*x.split(), sign) for x, sign in WORDS["pairs"].items()}
+PAIRS = {tuple(two["faults"]): together(*two["faults"], two["sign"]) for two in WORDS["pairs"]}
 PLANTED = FAULTS | VARIANTS | {pair.name: pair for pair in PAIRS.values()}
 
 # --- cases ----------------------------------------------------------------------------------------

@@ -20,8 +20,10 @@ from helpers.studies.study import WHOLE_RUN_SEED, Job, Study, StudyOptions, load
 from helpers.tools.validate import require, require_choice
 
 BETA, ITERATIONS = 0.1, 18
-HEALTHY_RUNS = {"healthy": Fault("healthy")}  # at other β as well: no flag may be raised there
-HEALTHY_RUNS |= {f"healthy_{x:g}": Fault("", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3)}
+AT_BETA = (Fault(f"healthy_{x:g}", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3))
+HEALTHY_RUNS = {
+    one.name: one for one in (Fault("healthy"), *AT_BETA)
+}  # no flag may be raised there
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 
 

@@ -11,8 +11,6 @@ from helpers.lessons.debugging.study import WHOLE_RUN_SEED, load_clinic
 from helpers.lessons.debugging.widgets import HEALTHY, ClinicExplorer, explore_clinic, in_case_order
 from helpers.studies.faults import FAULTS
 
-CLINIC = load_clinic()
-
 
 @pytest.fixture
 def explorer(monkeypatch) -> ClinicExplorer:
@@ -24,7 +22,7 @@ def explorer(monkeypatch) -> ClinicExplorer:
         return figure
 
     monkeypatch.setattr(page, "case_figure", titled)
-    return explore_clinic(CLINIC)
+    return explore_clinic(load_clinic())
 
 
 def choose(explorer: ClinicExplorer, name: str) -> str:
@@ -90,7 +88,7 @@ def test_of_two_faults_the_one_named_is_repaired_and_the_other_is_left(explorer,
 def test_a_wrong_diagnosis_names_the_number_that_tells_the_two_apart(explorer):
     case = go_to(explorer, "no_kl")
     said = choose(explorer, "kl_sign")
-    runs = [CLINIC.histories(name) for name in ("no_kl", "kl_sign")]
+    runs = [load_clinic().histories(name) for name in ("no_kl", "kl_sign")]
     told = tell_apart(*runs, FAULTS["kl_sign"].sign)
     assert "Not this one." in said and escape(FAULTS["kl_sign"].sign) in said
     assert told in said and escape(case.title) not in said
@@ -135,12 +133,12 @@ def test_all_solved(explorer):
 
 def test_samples_are_the_runs_own_at_both_ends_of_the_slider(explorer):
     stops = [value for _, value in explorer.iteration.options]
-    healthy = CLINIC.run("healthy", WHOLE_RUN_SEED)
+    healthy = load_clinic().run("healthy", WHOLE_RUN_SEED)
     for number, case in list(explorer.cases.items())[::4]:
         explorer.case.value = number
         for stop in (stops[0], stops[-1]):
             explorer.iteration.value = stop
-            for run in (healthy, CLINIC.run(case.kind, case.seeds[0])):
+            for run in (healthy, load_clinic().run(case.kind, case.seeds[0])):
                 shot = run.at(stop)
                 assert shot.iteration == stop
                 for some in shot.samples.values():
