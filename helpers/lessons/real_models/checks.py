@@ -42,7 +42,7 @@ def rollouts() -> list[tuple]:
                 talk("how are you ?", "fine , and you ?", "so so .", system="be kind"),
                 talk("why ?"),
             ],
-            drawn("what a pity .", "why ? <end>", "<end>"),
+            drawn("what a", "why ? <end>", "<end>"),
         ),
     ]
     return [(chat_tokenizer(), *one) for one in asked]

@@ -60,18 +60,8 @@ def one_text(function, completions: list[str], solution: list[str]) -> None:
         expect(yours == wanted, "right text refused" if wanted else "wrong text rewarded", says)
 
 
-SAID = [
-    " b a\n",
-    " a b\n",
-    " b a",
-    " b a b\n",
-    " b a.\n",
-    " B a\n",
-    "\n",
-    "b a \n",
-    " b\n a",
-    " b a\n c",
-]
+ENDED = [" b a\n", " a b\n", " ba\n", " b a b\n", " b a.\n", " B a\n", "\n", "b a \n"]
+SAID = [*ENDED, " b a", " b\n a", " b a\n c"]
 
 check_answer_reward = exercise(
     """\

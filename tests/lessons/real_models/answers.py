@@ -9,6 +9,8 @@ BEST = "torch.sigmoid(torch.logit(probs) + 1 / kl_coef)"
 WEIGHTED = "probs * torch.tensor(1 / kl_coef).exp()"
 
 WRONG = [
+    ("chat_tokens", "to a stop or pad", READ.replace("rows", "answers"), "(response == pad).cumsum(1) < 2"),
+    ("answer_reward", "all blanks out", EQUAL, '"".join(text.split()) == right.replace(" ", "")'),
     ("few_shot_prompt", "a blank for each end of line", '{answer}\\n"', '{answer} \\n"'),
     ("few_shot_prompt", "answers before questions", "{asked} -> {answer}", "{answer} -> {asked}"),
     ("answer_reward", "in", EQUAL, "right in text"),
@@ -75,8 +77,8 @@ def chat_tokens(tokenizer, conversations, answers):
         return_dict=True, return_tensors="pt")
     response = torch.nn.utils.rnn.pad_sequence(
         [torch.tensor(a) for a in answers], batch_first=True, padding_value=tokenizer.pad_token_id)
-    stops = (response == tokenizer.eos_token_id).int()
-    return found["input_ids"], found["attention_mask"] == 1, response, stops.cumsum(1) - stops == 0
+    counted = torch.arange(response.shape[1]) < torch.tensor([[len(a)] for a in answers])
+    return found["input_ids"], found["attention_mask"] == 1, response, counted
 """),
     ("turns_tokens", "token by token", """
 def turns_tokens(pad, turns):
