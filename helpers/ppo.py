@@ -152,6 +152,8 @@ def minibatch_loss(
     mask, options = batch.response_mask, loss_options(config)
     mean = options.get("mean", masked_mean)
     logprobs, entropy, logits = read_policy(policy, batch, config)  # (b, T) each
+    if value_network is not None:
+        values = forward_values(value_network, *batch.tokens())  # (b, T)
     compared = logprobs
     if config.ratio_level == "sequence":
         compared = batch.logprobs + sequence_log_ratio(logprobs, batch.logprobs, mask)
@@ -159,7 +161,6 @@ def minibatch_loss(
     loss, actor = policy_loss(compared, *old, mask, config.cliprange, **options)
     stats = {"policy_loss": loss.detach()}
     if value_network is not None:
-        values = forward_values(value_network, *batch.tokens())  # (b, T)
         targets = values, batch.values, batch.returns
         critic_loss, critic = value_loss(*targets, mask, config.cliprange_value)
         loss = loss + config.vf_coef * critic_loss
@@ -183,14 +184,16 @@ def micro_batches(
 ) -> Iterator[tuple[RolloutBatch, Tensor, Tensor]]:
     """Split a minibatch by response length; yields each part, its share of the loss and of the tokens.
 
-    Responses of similar length are together, without most of their padding. The loss is a mean over
-    counted tokens, or else over responses. The shares sum to 1 over all processes; a process may have
-    no row of this minibatch.
+    Responses of similar length are together, without most of their padding; skipped ones are left out.
+    The loss is a mean over counted tokens, or else over responses. The shares sum to 1 over all
+    processes; a process may have no row of this minibatch.
     """
-    lengths = batch.response_mask.sum(dim=1)
-    tokens, rows = total(lengths), total(torch.ones_like(lengths))
-    if len(batch):
-        for index in lengths.argsort(stable=True).split(size):
+    kept = ~batch.skipped
+    lengths = batch.response_mask.sum(dim=1) * kept
+    tokens, rows = total(lengths), total(kept)
+    order = lengths.argsort(stable=True)
+    if len(order := order[kept[order]]):
+        for index in order.split(size):
             share = lengths[index].sum() / tokens
             yield batch.rows(index), share if by_tokens else len(index) / rows, share
 
@@ -207,8 +210,6 @@ def accumulate_gradients(
     The loss is a mean over counted tokens (or over responses), so micro-batches weighted by their
     share of them give the gradient of the whole minibatch, with less memory.
     """
-    if config.skip_equal_groups and len(batch):
-        batch = batch.rows(~batch.skipped)
     names = STATS if value_network is None else STATS + CRITIC_STATS
     means = dict.fromkeys(names, batch.scores.new_zeros(()))
     by_tokens = config.loss_aggregation == "token"
@@ -275,9 +276,9 @@ def ppo_update_step(
         for batch in rollout.minibatches(config.minibatch_size, generator):
             optimizer.zero_grad(set_to_none=True)
             stats = accumulate_gradients(policy, value_network, batch, config, reference)
+            weights.append(total(batch.response_mask))
             stats["grad_norm"] = gradient_step(parameters, optimizer, config.max_grad_norm)
             history.append(stats)
-            weights.append(total(batch.response_mask))
     metrics = mean_stats(history, weights)
     del metrics["ratio_error"]
     kl = torch.where(mask, kl_estimate(rollout.logprobs, rollout.ref_logprobs), 0.0).sum(dim=1)
