@@ -87,7 +87,7 @@ class Moved:
 
 def other_places(m: Moved) -> Found:
     """Entries that move the result where they should not, or do not where they should."""
-    mine, wanted = m.yours.abs() > LEAST, m.right.abs() > LEAST
+    mine, wanted = (~(x.abs() <= LEAST) for x in (m.yours, m.right))  # NaN is another result, too
     more, less = mine & ~wanted, wanted & ~mine
     if m.mask is not None:
         pads = more[~m.mask.reshape(-1)]
@@ -119,18 +119,18 @@ def shifted(m: Moved) -> Found:
     """The learner's result changes when 1 is added to all of an argument, and the right one does not."""
     after = m.both(m.given + 1.0)
     mine, right = ((x - y).abs().max() for x, y in zip(after, m.before, strict=True))
-    if float(right) > LEAST or float(mine) < 0.01 * float(m.before[0].abs().max()):
+    if not float(right) <= LEAST or float(mine) < 0.01 * float(m.before[0].abs().max()):
         return None
     says = f"Adding 1 to all of `{m.name}` changes your result, and should not: is a mean, or a reference,"
     return f"{m.name} shifted", f"{says} not subtracted?"
 
 
 def the_wrong_way(m: Moved) -> Found:
-    """Where the learner's result goes the other way."""
-    against = (m.yours.abs() > LEAST) & (m.right.abs() > LEAST) & (m.yours.sign() != m.right.sign())
-    if not bool(against.any()):
+    """Where the learner's result always goes the other way."""
+    both = (m.yours.abs() > LEAST) & (m.right.abs() > LEAST)
+    if not bool(both.any()) or bool((m.yours * m.right > 0)[both].any()):
         return None
-    at = against.nonzero()[0].tolist()
+    at = both.nonzero()[0].tolist()
     does, should = ("grows", "fall") if m.yours[tuple(at)] > 0 else ("falls", "grow")
     return f"{m.name} the wrong way", m.says(at, does, should)
 
@@ -143,7 +143,7 @@ def depends_otherwise(
 ) -> Found:
     """Kind and message of the first way in which a result depends on the arguments wrongly, or None.
 
-    `wrong`: the probes in which it is wrong. It must show in each of the smallest, and is told of the first.
+    `wrong`: the probes in which it is wrong. It is told of the first, and must show in the smallest too.
     """
     names = exercise.named(wrong[0], apart=True)
     for name in names:
@@ -154,7 +154,7 @@ def depends_otherwise(
     def size(probe: tuple) -> int:
         return max((x.numel() for x in probe if isinstance(x, Tensor)), default=0)
 
-    small = [probe for probe in sorted(wrong, key=size) if size(probe) <= LARGEST][:CASES]
+    small = [x for x in (wrong[0], *sorted(wrong[1:], key=size)) if size(x) <= LARGEST][:CASES]
     floats = [
         name
         for name, x in names.items()

@@ -117,10 +117,10 @@ def recognised(trial: Trial, changes: Iterable[Change]) -> Found:
             made = made_by(exercise, change)
             alike = made_alike(answers[: last + 1], map(made, places), names)
             if alike and ignores_alike(trial, change):
-                found = change.name, change.says
                 if made_alike(answers, map(made, places), every):
-                    return found
-                partly = partly or found
+                    return change.name, change.says
+                says = change.says.replace("The solution gives", "So far, the solution gives")
+                partly = partly or (change.name, says)
     except TimeLimit:
         pass  # what was found by then
     return partly
@@ -194,5 +194,5 @@ def of_gradient(got: Tensor, wanted: Tensor) -> Found:
     if float((got - size * wanted).norm()) < 2e-3 * float(got.norm()):
         if abs(size + 1) < 5e-3:
             return "wrong sign", "It is the right one with the wrong sign."
-        return "a factor", f"It is {size:.4g} times the right one: a factor too many or too few."
+        return "a factor", f"It is {size:.4g} times the right one: a factor, or gradients added up."
     return None

@@ -47,7 +47,7 @@ def mistakes_of(text: str) -> list[Mistake]:
     for line in text.splitlines():
         if line[:2] in ("- ", "+ ") or line in ("-", "+"):
             found[-1][line[0]].append(line[2:])
-        elif line.startswith(" "):
+        elif line.startswith(" ") and not found[-1]["-"]:
             found[-1]["says"] += line
         elif line:
             name, _, says = line.partition(": ")

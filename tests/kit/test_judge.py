@@ -231,7 +231,7 @@ FORMS = [
     (
         WEIGHTED,
         "values the wrong way",
-        lambda v, w, m, s: s * torch.where(m, v.abs() * w, 0.0).sum(1),
+        lambda v, w, m, s: s * torch.where(m, (1 - v**3) * w, 0.0).sum(1),
     ),
     (WEIGHTED, "wrong shape", lambda v, w, m, s: s * torch.where(m, v * w, 0.0)),
 ]

@@ -68,11 +68,11 @@ what is missing: That is the share of the gain that is missing; the efficiency i
 a share of each prompt: You averaged each prompt's own share. J is a mean over prompts: average before you
  divide.
 - .sum()
-
-    return 1 - missing(logprobs) / missing(ref_logprobs)
+-
+-     return 1 - missing(logprobs) / missing(ref_logprobs)
 + .sum(dim=1)
-
-    return (1 - missing(logprobs) / missing(ref_logprobs)).mean()
++
++     return (1 - missing(logprobs) / missing(ref_logprobs)).mean()
 the mean over π*: The KL of line 3 is a mean over the policy's own answers, KL(π‖π*); yours is KL(π*‖π).
 - (p.exp() * (p - best_logprobs))
 + (best_logprobs.exp() * (best_logprobs - p))

@@ -88,7 +88,7 @@ def reward_seen(function: Callable, texts: list[str]) -> Seen:
     longer = [*texts[::-1], *texts * 3]
     wanted = [*alone[: len(texts)][::-1], *alone[: len(texts)] * 3]
     for text, x, y in zip(longer, numbers(function(longer), len(longer)), wanted, strict=True):
-        says = f"“{text}” gets {x:g} among {len(longer)} texts, {y:g} alone. Judge each by itself."
+        says = f"“{text}” gets {x:g} among {len(longer)} texts, {y:g} alone. Judge each by itself, in order."
         expect(abs(x - y) <= 1e-6, "depends on the batch", says)
     if len(set(together)) == 1:
         many = numbers(function(reference_texts()), MANY)

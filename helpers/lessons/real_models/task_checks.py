@@ -83,8 +83,8 @@ somewhere in the text: Your checker asks whether the answer is somewhere in the 
 an answer that did not end: A text that was cut off gets a reward: then nothing teaches the policy to stop.
 - text.endswith("\\n") and text.strip()
 + text.strip()
-the text as it is: The policy begins with a blank, and its text holds the line's end: take both off, or
- nothing is ever right.
+the text as it is: No text is ever right. It begins with a blank and holds the line's end: compare without
+ them, but look for the line's end before you take it off.
 - text.strip() == right
 + text == right
 the beginning alone: The answer may go on as it likes after the right words; compare all of it.

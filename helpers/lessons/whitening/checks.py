@@ -129,6 +129,10 @@ two divisors: One of your variances divides by n, the other by n − 1: use the 
 standard deviations: You divided standard deviations; use variances.
 - unexplained / returns[mask].var()
 + (unexplained / returns[mask].var()).sqrt()
+the spread of the values: That compares two spreads, which may be equal where every value is wrong. Take what
+ is left of the returns: returns − values.
+- 1 - unexplained / returns[mask].var()
++ values[mask].var() / returns[mask].var()
 squared correlation: That is the squared correlation, which forgives a wrong scale and sign; explained
  variance does not.
 - 1 - unexplained / returns[mask].var()
