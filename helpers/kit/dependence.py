@@ -126,11 +126,11 @@ def shifted(m: Moved) -> Found:
 
 
 def the_wrong_way(m: Moved) -> Found:
-    """Where the learner's result always goes the other way."""
-    both = (m.yours.abs() > LEAST) & (m.right.abs() > LEAST)
-    if not bool(both.any()) or bool((m.yours * m.right > 0)[both].any()):
+    """Where the learner's result goes the other way on the whole: the moves have a cosine below −0.5."""
+    products = m.yours * m.right
+    if not float(products.sum()) < -0.5 * float(m.yours.norm() * m.right.norm()):
         return None
-    at = both.nonzero()[0].tolist()
+    at = [int(i) for i in torch.unravel_index(products.argmin(), products.shape)]
     does, should = ("grows", "fall") if m.yours[tuple(at)] > 0 else ("falls", "grow")
     return f"{m.name} the wrong way", m.says(at, does, should)
 
