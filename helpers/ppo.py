@@ -149,12 +149,11 @@ def minibatch_loss(
     The loss is a mean over counted tokens, or as `loss_aggregation` says; what is reported is always
     a mean over counted tokens. Without a `value_network` there is no critic's loss.
     """
-    mask, options = batch.response_mask, loss_options(config)
-    mean = options.get("mean", masked_mean)
     logprobs, entropy, logits = read_policy(policy, batch, config)  # (b, T) each
     if value_network is not None:
         values = forward_values(value_network, *batch.tokens())  # (b, T)
-    compared = logprobs
+    mask, options = batch.response_mask, loss_options(config)
+    mean, compared = options.get("mean", masked_mean), logprobs
     if config.ratio_level == "sequence":
         compared = batch.logprobs + sequence_log_ratio(logprobs, batch.logprobs, mask)
     old = batch.logprobs, batch.advantages
@@ -192,10 +191,9 @@ def micro_batches(
     lengths = batch.response_mask.sum(dim=1) * kept
     tokens, rows = total(lengths), total(kept)
     order = lengths.argsort(stable=True)
-    if len(order := order[kept[order]]):
-        for index in order.split(size):
-            share = lengths[index].sum() / tokens
-            yield batch.rows(index), share if by_tokens else len(index) / rows, share
+    for index in filter(len, order[kept[order]].split(size)):
+        share = lengths[index].sum() / tokens
+        yield batch.rows(index), share if by_tokens else len(index) / rows, share
 
 
 def accumulate_gradients(

@@ -243,6 +243,7 @@ def per_token(
     """
     tokens = Tokens(*tokens)
     ids, mask, head = tokens.response_tensors, tokens.response_mask, output_head(policy)
+    require_tensor("response_tensors", ids, dims=2)
     size = ids.numel() if head is None else tokens_at_once(len(head.weight))
     states = head_inputs(policy, head, tokens) if ids.numel() > size else None
     if states is None:

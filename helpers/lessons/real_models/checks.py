@@ -34,7 +34,7 @@ def rollouts() -> list[tuple]:
         ([talk("my cat is ill .")], drawn("i am sorry . <end>")),
         (
             [talk("my dog is ill ."), talk("how are you ?", system="be kind")],
-            drawn("get well soon . <end>", "fine , how are you"),
+            drawn("get well soon . <end>", "fine , how"),
         ),
         (
             [
@@ -42,7 +42,7 @@ def rollouts() -> list[tuple]:
                 talk("how are you ?", "fine , and you ?", "so so .", system="be kind"),
                 talk("why ?"),
             ],
-            drawn("what a", "why ? <end>", "<end>"),
+            drawn("what a pity .", "why ? <end>", "<end>"),
         ),
     ]
     return [(chat_tokenizer(), *one) for one in asked]
