@@ -71,7 +71,7 @@ def sentence(old: ast.AST, new: ast.AST) -> str:
     text = ast.unparse(old)
     if isinstance(new, ast.Pass):
         return f"The solution without `{text}` gives your results: has it no effect in yours?"
-    return f"The solution gives your results if `{ast.unparse(new)}` stands where `{text}` belongs."
+    return f"The solution gives your result here if `{ast.unparse(new)}` stands where `{text}` belongs."
 
 
 def parsed(text: str, old: ast.AST) -> ast.AST:

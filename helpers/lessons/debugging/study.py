@@ -20,7 +20,7 @@ from helpers.studies.study import WHOLE_RUN_SEED, Job, Study, StudyOptions, load
 from helpers.tools.validate import require, require_choice
 
 BETA, ITERATIONS = 0.1, 18
-AT_BETA = (Fault(f"healthy_{x:g}", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3))
+AT_BETA = [Fault(f"healthy_{x:g}", settings={"kl_coef": x}) for x in (0.05, 0.2, 0.3)]
 HEALTHY_RUNS = {one.name: one for one in (Fault("healthy"), *AT_BETA)}  # no rule may flag them
 SCHEDULE = [0, 1, 3, 8, 18]  # iterations of the snapshots
 

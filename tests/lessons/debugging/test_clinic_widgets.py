@@ -132,13 +132,13 @@ def test_all_solved(explorer):
 
 
 def test_samples_are_the_runs_own_at_both_ends_of_the_slider(explorer):
-    stops = [value for _, value in explorer.iteration.options]
-    healthy = load_clinic().run("healthy", WHOLE_RUN_SEED)
+    clinic, stops = load_clinic(), [value for _, value in explorer.iteration.options]
+    healthy = clinic.run("healthy", WHOLE_RUN_SEED)
     for number, case in list(explorer.cases.items())[::4]:
         explorer.case.value = number
         for stop in (stops[0], stops[-1]):
             explorer.iteration.value = stop
-            for run in (healthy, load_clinic().run(case.kind, case.seeds[0])):
+            for run in (healthy, clinic.run(case.kind, case.seeds[0])):
                 shot = run.at(stop)
                 assert shot.iteration == stop
                 for some in shot.samples.values():
