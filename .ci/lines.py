@@ -52,7 +52,7 @@ def main() -> int:
     helpers = sum(lines for room, (lines, _) in found.items() if room.startswith("helpers/"))
     print(f"{'helpers in all':<20}{helpers:>8,}")
     if above:
-        print(f"above their ceiling: {', '.join(above)}. See .ci/lines.py")
+        print(f"above the ceiling: {', '.join(above)}. Give lines back, or say why in .ci/lines.py")
     return bool(above)
 
 
