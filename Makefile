@@ -131,7 +131,8 @@ test-pretrained: $(PRETRAINED)/.built
 
 save: $(VENV)/.course
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/jupyter nbconvert --to notebook --execute --inplace \
-		--ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.record_timing=False $(NOTEBOOK)
+		--ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.record_timing=False \
+		$(or $(NOTEBOOK),$(error make save wants a file: NOTEBOOK=notebooks/02_gae.ipynb))
 
 data: $(VENV)/.course
 	HF_HUB_OFFLINE=1 $(BIN)/python -m helpers data

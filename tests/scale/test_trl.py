@@ -114,7 +114,7 @@ def apart(mine, theirs, start) -> float:
 def test_with_the_page_s_settings_one_update_is_that_of_trl_s_defaults(tmp_path):
     actor, critic, log, sampled = trl_update(tmp_path)
     mine, my_critic, metrics, _ = our_update(page_config(), *sampled, whole=True)
-    names = {"score": "objective/scores", "kl": "objective/kl", "policy_loss": "loss/policy_avg"}
+    names = {"score": "objective/scores", "policy_loss": "loss/policy_avg", "kl": "objective/kl"}
     names |= {"value_loss": "loss/value_avg", "entropy": "policy/entropy_avg"}
     names |= {"approx_kl": "policy/approxkl_avg"}
     for ours, theirs in names.items():  # TRL's entropy, logsumexp − Σp·logit, is rounded by 3e-6
