@@ -113,7 +113,7 @@ def changes(node: ast.AST) -> Kinds:
         yield from [("one place off", other)] if other else []
         yield from [("not cut", ":")] if node.lower or node.upper else []
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        yield "a line has no effect", "pass"
+        yield "a line is missing, or has no effect", "pass"
     elif isinstance(node, ast.Compare) and type(node.ops[0]) in BOUNDARIES:
         sides = ast.unparse(node.left), ast.unparse(node.comparators[0])
         yield "the boundary", f" {BOUNDARIES[type(node.ops[0])]} ".join(sides)
