@@ -13,10 +13,9 @@ from helpers.kit.exercise import Change, Exercise
 
 INSTEAD = {  # a name → what is written for it
     "mean": ["sum"], "sum": ["mean", "cumsum"], "minimum": ["maximum"], "maximum": ["minimum"],
-    "amax": ["amin"], "prod": ["sum"],
-    "min": ["max"], "max": ["min"], "log_softmax": ["softmax"], "logsigmoid": ["sigmoid"],
-    "sigmoid": ["tanh"], "log": ["exp"],
-    "argmax": ["argmin"], "zeros_like": ["ones_like"], "square": ["abs"], "SGD": ["Adam", "AdamW"],
+    "amax": ["amin"], "prod": ["sum"], "min": ["max"], "max": ["min"], "log_softmax": ["softmax"],
+    "logsigmoid": ["sigmoid"], "sigmoid": ["tanh"], "log": ["exp"], "argmax": ["argmin"],
+    "zeros_like": ["ones_like"], "square": ["abs"], "SGD": ["Adam", "AdamW"],
     "no_grad": ["enable_grad"], "sorted": ["list"], "ones": ["zeros"],
 }  # fmt: skip
 DROPPED = {  # a call x.name(…) → x alone
@@ -138,18 +137,19 @@ def of_call(node: ast.Call) -> Kinds:
         yield "one too few", f"{whole} - 1"
     if method in ("arange", "range") and len(args) == 1:
         yield from (("one step off", call([f"{args[0]} {sign} 1"])) for sign in "+-")
-    if method in DROPPED and before not in ("", "torch"):
-        yield f"{method} has no effect", before
-    elif method in DROPPED and args:
-        yield f"{method} has no effect", args[0]
+    alone = [before] if before not in ("", "torch") else args[:1]
+    if method in DROPPED and alone:
+        yield f"{method} has no effect", alone[0]
     if method == "mean" and not args:
         yield "the first alone", f"({before})[0]"
         yield "divided by n − 1", f"({before}).sum() / (({before}).numel() - 1)"
-        inner = node.func.value
-        if isinstance(inner, ast.Call) and len(inner.args) == 1:
+        if isinstance(inner := node.func.value, ast.Call) and len(inner.args) == 1:
             more = "".join(f", {ast.unparse(x)}" for x in inner.keywords)
             first = f"({ast.unparse(inner.args[0])}).mean()"
             yield "the mean taken too early", f"{ast.unparse(inner.func)}({first}{more})"
+        elif before.endswith("[mask]"):
+            of_each = f"torch.where(mask, {before[:-6]}, 0.0).sum(1) / mask.sum(1)"
+            yield "the mean of each response first", f"({of_each}).mean()"
     if method in ("SGD", "Adam"):
         for setting in ("momentum=0.9", "weight_decay=0.1", "weight_decay=0.01"):
             yield setting, call(args, [*words, setting])
