@@ -1,4 +1,4 @@
-"""Sixteen faults of RLHF, each a wrong step or setting: `with fault.in_effect()` plants it. For lesson 09."""
+"""Faults of RLHF, each a wrong step or setting: `with fault.in_effect()` plants it. For lesson 09."""
 
 import tomllib
 from collections.abc import Callable, Iterator

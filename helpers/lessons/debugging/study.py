@@ -1,4 +1,4 @@
-"""The recorded runs: sixteen faults, three at three strengths, four pairs, and healthy runs.
+"""The recorded runs: the faults, three at three strengths, four pairs, and healthy runs.
 
 The thresholds of `diagnose` were chosen on seeds 0 to 2, without looking at seeds 3 to 5.
 """
@@ -99,7 +99,7 @@ load_clinic = loader("clinic", Clinic)
 
 
 class ClinicOptions(StudyOptions, name="clinic", seeds=list(range(6)), iterations=ITERATIONS):
-    """The clinic: runs with sixteen faults, some milder, grosser or in pairs, and healthy runs."""
+    """The clinic: runs with faults, some milder, grosser or in pairs, and healthy runs."""
 
     def jobs_on(self, seed: int) -> Iterator[Job]:
         """The healthy run, healthy runs at other β, and all that is planted while it trains."""
