@@ -68,7 +68,7 @@ $(VENV)/.test: $(VENV)/.course tests/requirements.txt
 	@touch $@
 
 course: $(VENV)/.course
-	@echo "Opening notebook 00. Where no browser opens, follow the URL below; Ctrl-C ends the server."
+	@echo "Opening notebook 00. Where no browser opens, follow the URL below; Ctrl-C twice ends the server."
 	$(BIN)/jupyter lab $(ROOT_FLAG) $(BROWSER_FLAG) --port=$(PORT) --notebook-dir=. \
 		--LabApp.default_url=/lab/tree/notebooks/00_the_loop.ipynb
 
