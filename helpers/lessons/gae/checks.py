@@ -30,7 +30,7 @@ def shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef):
     rewards[rows, last] += scores
     return rewards
 """,
-    "r_t = −β·(log π − log π_ref); score at the last counted token (Ziegler et al. 2019, eq. 2 per token)",
+    "r_t = −β·(log π − log π_ref) + score at the last counted token (Ziegler et al. 2019, eq. 2 per token)",
     [SHORT, BATCH],
     """\
 score on the last column: You put the score in the last column, which is padding in rows that end early.
