@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from torch import nn
+from transformers import PreTrainedModel
 
 from helpers.tools.command import exit_status
 from helpers.tools.flags import FlagParser
@@ -37,12 +37,12 @@ def phases(*clocks: Span) -> dict[str, Span]:
 
 
 class TokenCounter:
-    """Counts positions of every call of some trunks, by name; backward where the output has a gradient."""
+    """Counts positions that transformers compute, by name; backward where the output has a gradient."""
 
-    def __init__(self, models: dict[str, nn.Module]):
+    def __init__(self, models: dict[str, PreTrainedModel]):
         self.forward, self.backward = Counter(), Counter()
-        for name, trunk in models.items():
-            trunk.register_forward_hook(partial(self._count, name), with_kwargs=True)
+        for name, model in models.items():  # `base_model`: without its head
+            model.base_model.register_forward_hook(partial(self._count, name), with_kwargs=True)
 
     def _count(self, name: str, module, arguments, named, output) -> None:
         ids = named["input_ids"] if "input_ids" in named else arguments[0]  # [B, L]

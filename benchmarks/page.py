@@ -1,17 +1,14 @@
 """`python -m benchmarks.page`: a policy trains in the drift page; seconds an update in node and in chromium.
 
-`--quarter`: each thread that works for the page has a quarter of a core, as CPU throttling ×4 leaves it
-(cgroups v1, as root). `--out FOLDER`: whole runs at β = 0.1 and 0, and one that is paid for "we".
+`--out FOLDER`: whole runs at β = 0.1 and 0, and one that is paid for "we".
 """
 
-import os
 import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.common import command, emit
@@ -27,8 +24,6 @@ from tests.browser.conftest import CHROMIUM, FLAGS, FRAMES, trained
 from tests.page.javascript import run as run_in_node
 
 PAGE = (ROOT / "docs" / "index.html").as_uri()
-CGROUPS = Path("/sys/fs/cgroup/cpu")
-PERIOD = 20_000  # microseconds
 SPANS = (4, 14, 24)  # updates; the first ones wait for compilers
 LONGEST, LAST_UPDATE = 600_000, 4_000  # milliseconds
 LIVE = {"beta_0.1": ("#train=0.1", 60), "beta_0": ("#train=0", 60)}  # link, updates
@@ -68,23 +63,6 @@ def in_node(updates: int) -> dict:
     return {"node_s": float(np.median(seconds)), "node_MiB": [memory[0], memory[-1]]}
 
 
-def confine(share: float) -> None:
-    """This share of a core for the worker, the page's main thread, its others, the GPU process, the rest."""
-    for process in psutil.Process().children(recursive=True):
-        words = " ".join(process.cmdline())
-        if "chromium" not in words:
-            continue
-        kind = next((kind for kind in ("renderer", "gpu") if f"--type={kind}" in words), "browser")
-        for thread in Path(f"/proc/{process.pid}/task").iterdir():
-            name = kind if thread.name != str(process.pid) else f"{kind}_main"
-            name = "worker" if "DedicatedWorker" in (thread / "comm").read_text() else name
-            group = CGROUPS / f"page_{name}"
-            group.mkdir(exist_ok=True)
-            (group / "cpu.cfs_period_us").write_text(str(PERIOD))
-            (group / "cpu.cfs_quota_us").write_text(str(int(PERIOD * share)))
-            (group / "tasks").write_text(thread.name)
-
-
 def begin(browser: Browser, link: str, **size) -> Page:
     """The page at a link, its run begun."""
     page = browser.new_page(**size)
@@ -103,12 +81,10 @@ def key_to_frame(page: Page, keys: int = 60) -> list[float]:
     return np.percentile(page.evaluate("() => window.waits"), (50, 95)).round(1).tolist()
 
 
-def in_chromium(browser: Browser, share: float) -> dict:
+def in_chromium(browser: Browser) -> dict:
     """In a phone's window: seconds of an update up to the 14th, to the 24th; a key while it trains."""
     page, times = begin(browser, "#train=0.1", viewport={"width": 390, "height": 844}), []
     for updates in SPANS:
-        if share:
-            confine(share)  # threads are born while it runs
         trained(page, updates, LONGEST)
         times.append(time.perf_counter())
     facts = {"chromium_s": (np.diff(times) / np.diff(SPANS)).round(3).tolist()}
@@ -141,23 +117,19 @@ def live(browser: Browser, out: Path) -> None:
 class Options:
     """What is measured, and where pictures go."""
 
-    quarter: bool = setting(False, "each thread on a quarter of a core")
     updates: int = setting(14, "in node; the first three are not counted")
     out: str = setting("", "folder of the live runs' pictures; none: no live run")
 
     def __post_init__(self):
         require(CHROMIUM is not None, "page", "no chromium here", "one that runs the page")
-        able = not self.quarter or os.access(CGROUPS, os.W_OK)
-        require(able, "--quarter", "no cgroups v1 to write to here", "Linux with them, as root")
 
 
 def run(options: Options) -> None:
     """Measure and print."""
-    share = 0.25 if options.quarter else 0
-    facts = {"share_of_a_core": share or None} | in_node(options.updates)
+    facts = in_node(options.updates)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        facts |= in_chromium(browser, share)
+        facts |= in_chromium(browser)
         if options.out:
             Path(options.out).mkdir(parents=True, exist_ok=True)
             live(browser, Path(options.out))

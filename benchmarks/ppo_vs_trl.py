@@ -25,7 +25,7 @@ from benchmarks.models import (
     prompt_texts,
     run_config,
 )
-from benchmarks.trl_ppo import Stopwatch, make_peer, train_peer, trunks
+from benchmarks.trl_ppo import Stopwatch, make_peer, train_peer
 from benchmarks.trl_trainers import each_iteration
 from helpers.config import RLHFConfig
 from helpers.models import make_reference
@@ -52,18 +52,18 @@ def our_iteration(state: RLHFState) -> dict[str, Span]:
     return phases(marks[0], marks[2], marks[6], now())
 
 
-def our_trunks(state: RLHFState) -> dict:
+def our_models(state: RLHFState) -> dict[str, PreTrainedModel]:
     """The four transformers by role, for counting."""
     models = state.models
-    roles = {"policy": models.actor.transformer, "critic": models.critic.trunk}
-    return roles | {"reference": models.reference.transformer, "reward": models.reward.encoder}
+    roles = {"policy": models.actor, "critic": models.critic.trunk}
+    return roles | {"reference": models.reference, "reward": models.reward.encoder}
 
 
 def enter(name: str, size: Size, minibatch: int) -> tuple[Callable[[], dict], dict]:
-    """Set up a contestant: a function that runs one iteration, and its trunks by role (none for a floor)."""
+    """Set up a contestant: a function that runs one iteration, and its models by role (none for a floor)."""
     if name == "ours":
         state = make_run(size, minibatch, micro_batch_size=size.batch)
-        return partial(our_iteration, state), our_trunks(state)
+        return partial(our_iteration, state), our_models(state)
     actor = make_actor(size, fused=FLOORS[name])
     return Floor(size, minibatch, actor, copy.deepcopy(actor)).iterate, {}
 
@@ -72,13 +72,15 @@ def ppo_race(minibatch: int, size: Size, rounds: int) -> dict:
     """All contestants of a PPO iteration, TRL's with the collections that it forces."""
     others = {n: enter(n, size, minibatch) for n in ("ours", *FLOORS)}
     trainer = make_peer(size, minibatch, WARM + rounds)
-    return race(trainer, partial(train_peer, trainer), trunks(trainer), others, WARM)
+    theirs = {"policy": trainer.policy_model, "critic": trainer.value_model}
+    theirs |= {"reference": trainer.ref_model, "reward": trainer.reward_model}
+    return race(trainer, partial(train_peer, trainer), theirs, others, WARM)
 
 
-def race(trainer, train: Callable, trunks: dict, others: dict, warm: int) -> dict[str, list | dict]:
+def race(trainer, train: Callable, theirs: dict, others: dict, warm: int) -> dict[str, list | dict]:
     """Times of phases after a warm-up, and work counted: TRL by `train(watch)`, the others in between."""
-    roles = {"TRL": trunks} | {name: theirs for name, (_, theirs) in others.items()}
-    counters = {name: TokenCounter(theirs) for name, theirs in roles.items() if theirs}
+    counted = {"TRL": theirs} | {name: models for name, (_, models) in others.items()}
+    counters = {name: TokenCounter(models) for name, models in counted.items() if models}
     taken: dict[str, list] = {name: [] for name in others}
     tokens: dict[str, dict] = {}
 
@@ -152,20 +154,15 @@ def grpo_trainer(actor: PreTrainedModel, size: Size, iterations: int) -> Iterato
         yield make_group_trainer(config, models, prompt_texts(size), folder)
 
 
-def grpo_trunks(policy: PreTrainedModel, reference: PreTrainedModel) -> dict:
-    """The transformers by role, for counting."""
-    return {"policy": policy.base_model, "reference": reference.base_model}
-
-
 def grpo_race(make: Callable[[], PreTrainedModel], size: Size, rounds: int) -> dict:
     """Ours and TRL's GRPOTrainer, which collects no garbage by force."""
     actor = make()
     state = make_grpo_run(copy.deepcopy(actor), size, GRPO_WARM + rounds)
-    ours = grpo_trunks(state.models.actor, state.models.reference)
+    ours = {"policy": state.models.actor, "reference": state.models.reference}
     with grpo_trainer(actor, size, GRPO_WARM + rounds) as trainer:
-        trunks = grpo_trunks(trainer.model, trainer.ref_model)
+        theirs = {"policy": trainer.model, "reference": trainer.ref_model}
         others = {"ours": (partial(our_iteration, state), ours)}
-        return race(trainer, lambda watch: trainer.train(), trunks, others, GRPO_WARM)
+        return race(trainer, lambda watch: trainer.train(), theirs, others, GRPO_WARM)
 
 
 def grpo_alone(

@@ -25,7 +25,7 @@ from benchmarks.models import (
 )
 from helpers.config import RLHFConfig
 from helpers.models import ValueNetwork
-from helpers.scale.trl_groups import trl_at_work, trl_version
+from helpers.scale.trl_groups import trl_version
 from helpers.state import Models, resolve_rates, start_run
 from helpers.tools.validate import require
 
@@ -126,19 +126,6 @@ def make_trainer(config: RLHFConfig, models: Models, prompts: list[str], folder:
     return ppo_trainer(args, tokenizer, ids, models.actor, models.reference, *heads)
 
 
-def train_with_trl(config: RLHFConfig, models: Models, prompts: list[str]) -> list[dict]:
-    """Train with PPOTrainer; returns one record per iteration, with our names of the metrics."""
-    with trl_at_work(models) as folder, redirect_stdout(StringIO()):
-        trainer = make_trainer(config, models, prompts, folder)
-        trainer.train()
-    log = [entry for entry in trainer.state.log_history if "objective/kl" in entry]
-    names = {"score": "objective/scores", "kl": "objective/kl", "value_loss": "loss/value_avg"}
-    return [
-        {"iteration": i} | {ours: float(entry[theirs]) for ours, theirs in names.items()}
-        for i, entry in enumerate(log, start=1)
-    ]
-
-
 # --- the race of ppo_vs_trl ------------------------------------------------------------------------
 
 
@@ -151,13 +138,6 @@ def make_peer(size: Size, minibatch: int, iterations: int):
     actors = [make_actor(size) for _ in range(2)]
     heads = [GPT2ForSequenceClassification(gpt2_config(size, num_labels=1)) for _ in range(2)]
     return ppo_trainer(args, make_tokenizer(size), prompt_ids(size).tolist(), *actors, *heads)
-
-
-def trunks(trainer) -> dict:
-    """The four transformers by role, for counting."""
-    models = {"policy": trainer.policy_model, "critic": trainer.value_model}
-    models |= {"reference": trainer.ref_model, "reward": trainer.reward_model}
-    return {role: model.transformer for role, model in models.items()}
 
 
 class Stopwatch:

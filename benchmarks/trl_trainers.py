@@ -90,15 +90,19 @@ def train_with_trl(
     config: RLHFConfig | DirectConfig,
     models: Models,
     rows: list[str] | list[dict],
-    after: Callable[[int], None],
-) -> None:
-    """Train by TRL's trainer for the config's method; `after(iteration)` follows an iteration's updates."""
+    after: Callable[[int], None] = lambda iteration: None,
+) -> list[dict]:
+    """Train by TRL's trainer for the config's method; `after(iteration)` follows an iteration's updates.
+
+    Returns TRL's log, by its names of the metrics: one row an iteration, and a summary.
+    """
     with trl_at_work(models) as folder, redirect_stdout(StringIO()):
         trainer = make_trainer(config, models, rows, folder)
         trainer.add_callback(each_iteration(after, trainer.args.logging_steps))
         # positions, by TRL itself
         given = isinstance(config, DirectConfig) or config.method == "ppo"
         trainer.train() if given else run_trainer(trainer)
+    return trainer.state.log_history
 
 
 def each_iteration(after: Callable[[int], None], updates: int):

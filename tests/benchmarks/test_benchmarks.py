@@ -25,7 +25,7 @@ def every_phase_takes_time(facts: dict) -> None:
 
 def test_every_response_has_full_length_and_ours_computes_no_position_in_vain():
     state = make_run(SMALL, minibatch=4)
-    counter = TokenCounter(ppo_vs_trl.our_trunks(state))
+    counter = TokenCounter(ppo_vs_trl.our_models(state))
     record = iterate(state)
     counted = counter.read()
     assert record["response_length"] == SMALL.response and record["ended"] == 0
@@ -58,7 +58,8 @@ POLICIES = {"gpt2": lambda: make_actor(SMALL, fused=True), "llama": tiny_llama}
 @pytest.mark.parametrize("name", POLICIES)
 def test_in_grpo_too_every_response_has_full_length(name):
     state = ppo_vs_trl.make_grpo_run(POLICIES[name](), SMALL, iterations=2)
-    counter = TokenCounter(ppo_vs_trl.grpo_trunks(state.models.actor, state.models.reference))
+    models = {"policy": state.models.actor, "reference": state.models.reference}
+    counter = TokenCounter(models)
     records = [iterate(state) for _ in range(2)]
     assert all(one["response_length"] == SMALL.response and one["ended"] == 0 for one in records)
     # one pass, and no critic

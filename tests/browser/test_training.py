@@ -137,5 +137,5 @@ def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(brow
 
 def test_it_is_timed_in_the_page_and_in_node(browser, monkeypatch):
     monkeypatch.setattr(timed, "SPANS", (1, 2, 3))
-    found = timed.in_chromium(browser, share=0) | timed.in_node(updates=5)
+    found = timed.in_chromium(browser) | timed.in_node(updates=5)
     assert min(found["node_s"], *found["chromium_s"], *found["key_ms"]["while it trains"]) > 0

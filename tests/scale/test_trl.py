@@ -15,7 +15,8 @@ from conftest import tiny_models
 from strategies import flat
 
 from benchmarks import trl_ppo
-from benchmarks.trl_ppo import CriticForTRL, RewardForTRL, train_with_trl, trl_config, trl_is_here
+from benchmarks.trl_ppo import CriticForTRL, RewardForTRL, trl_config, trl_is_here
+from benchmarks.trl_trainers import train_with_trl
 from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint
@@ -148,9 +149,9 @@ def test_trl_s_trainer_trains_our_models_in_place_and_leaves_the_reference():
     models = tiny_models()
     before = {n: fingerprint(getattr(models, n)) for n in ("actor", "reference")}
     config = RLHFConfig(**TINY, normalize_scores=False, device="cpu")
-    records = train_with_trl(config, models, 2 * PROMPTS)
-    assert [record["iteration"] for record in records] == [1, 2]
-    assert abs(records[0]["kl"]) < 1e-4
+    log = train_with_trl(config, models, 2 * PROMPTS)
+    first, _ = (row["objective/kl"] for row in log if "objective/kl" in row)  # one an iteration
+    assert abs(first) < 1e-4
     moved = {n: fingerprint(getattr(models, n)) != before[n] for n in before}
     assert moved == {"actor": True, "reference": False}
 
