@@ -51,7 +51,6 @@ def test_help_has_a_line_a_sub_command(capsys, flags):
         (["train", "--normalizer-samples", "1"], "normalizer_samples: got 1"),
         (["train", "--evaluation-samples", "0"], "evaluation_samples: got 0"),
         (["distributed", "--processes", "1"], "processes: got 1"),
-        (["sweep", "--jobs", "0"], "--jobs: got 0"),
         (["data", "--seed", "-1"], "seed: got -1"),
     ],
 )

@@ -32,11 +32,8 @@ BF16 = torch.bfloat16
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A working directory with prompts."""
+    """The working directory."""
     monkeypatch.chdir(tmp_path)
-    rows = [{"prompt": f"{p} was"} for p in "it film room soup book hotel music view staff".split()]
-    rows += [{"prompt": f"the {row['prompt']}"} for row in rows[1:5]]
-    write_jsonl(tmp_path / "rows.jsonl", rows)
     return tmp_path
 
 
@@ -95,6 +92,7 @@ def test_as_many_responses_are_forecast_as_are_sampled(folder, monkeypatch, caps
         return generate(policy, queries, *rest)
 
     monkeypatch.setattr(sampling, "generate", counted)
+    write_jsonl(folder / "rows.jsonl", [{"prompt": f"the {w} was"} for w in "abcdefghijklm"])
     (folder / "lengths.py").write_text("def reward(texts): return [len(t) for t in texts]")
     own = "--reward lengths.py:reward --prompts rows.jsonl --eval-every 1 --save run"
     assert command.main(["train", *SMALL, *own.split()]) == 0
@@ -225,10 +223,9 @@ def test_sentence_stops_are_the_reference_s_too_and_a_resumed_run_s(folder, lora
 
 
 def test_pairs_held_out_are_not_trained_on_and_are_measured(folder, monkeypatch, capsys):
-    words = "film soup room book hotel music".split()
     rows = [
         {"prompt": f"the {word}", "chosen": "was good .", "rejected": f"was {bad} ."}
-        for word in words
+        for word in ("film", "soup", "room", "book", "hotel", "music")
         for bad in ("bad", "slow")
     ]
     write_jsonl(folder / "pairs.jsonl", rows)

@@ -7,18 +7,7 @@ from conftest import tiny_models
 from helpers.state import RLHFState, start_run
 from helpers.steps import generate_responses, iterate, score_responses
 from helpers.studies import one_token
-from helpers.studies.one_token import (
-    OneTokenWorld,
-    enumerate_world,
-    load_one_token,
-    measure_exactly,
-    one_token_texts,
-    save_one_token,
-    settings,
-    settings_at,
-    start_one_token,
-    train,
-)
+from helpers.studies.one_token import OneTokenWorld, load_one_token, settings, train
 from helpers.studies.runs import WATCHED_PROMPTS
 from helpers.theory.optimum import gibbs_policy
 from helpers.tools.files import FileProblem
@@ -34,7 +23,7 @@ def state() -> RLHFState:
 
 @pytest.fixture(scope="module")
 def world(state) -> OneTokenWorld:
-    return enumerate_world(state)
+    return one_token.enumerate_world(state)
 
 
 def test_the_table_is_what_the_loop_pays(state, world):
@@ -48,7 +37,7 @@ def test_the_table_is_what_the_loop_pays(state, world):
 
 def test_a_special_token_leaves_no_trace(state, world):
     tokenizer = state.models.tokenizer
-    texts = one_token_texts(tokenizer, ["the food was"], world.scores.shape[1])[0]
+    (texts,) = one_token.one_token_texts(tokenizer, ["the food was"], world.scores.shape[1])
     for token in tokenizer.all_special_ids:
         assert texts[token] == "the food was"
     others = set(range(len(texts))) - set(tokenizer.all_special_ids)
@@ -65,7 +54,8 @@ def test_it_is_centred_and_the_optimum_does_not_notice(world):
 
 @pytest.fixture(scope="module")
 def trained(state, world):
-    *_, run = train(world, start_one_token(world, state.config), critic_first=4, every=3)
+    start = one_token.start_one_token(world, state.config)
+    *_, run = train(world, start, critic_first=4, every=3)
     return run
 
 
@@ -86,25 +76,21 @@ def test_it_is_the_loop_s_own_training(world):
     *_, run = train(world, start(), critic_first=0)
     state = start()
     for k in range(2):
-        state.config = settings_at(config, k, critic_first=0)
+        state.config = one_token.settings_at(config, k, critic_first=0)
         iterate(state)
     found = one_token.next_token_probs(state, state.models.actor)
     rows = [world.prompts.index(prompt) for prompt in run.watched]
     assert torch.allclose(found[rows].float(), run.tensors["probs"], atol=1e-6)
 
 
-def test_saved_and_loaded_it_is_the_same_run(trained, tmp_path):
-    save_one_token(trained, tmp_path, {"command": "a test"})
+def test_saved_and_loaded_it_is_the_same_run_and_a_broken_folder_is_told(trained, tmp_path):
+    one_token.save_one_token(trained, tmp_path, {"command": "a test"})
     again = load_one_token(tmp_path)[0.3]
     assert again.config == trained.config and again.watched == trained.watched
     assert again.critic_first == 4
     for point, other in zip(again.curve, trained.curve, strict=True):
         assert point == pytest.approx(other, rel=1e-4, abs=1e-9)
     assert all(torch.equal(again.tensors[name], x) for name, x in trained.tensors.items())
-
-
-def test_a_broken_folder_is_told(trained, tmp_path):
-    save_one_token(trained, tmp_path, {"command": "a test"})
     tensors = tmp_path / "beta_0.3_seed_0" / one_token.TENSORS
     tensors.write_bytes(tensors.read_bytes()[:-9])
     with pytest.raises(FileProblem, match="cut short"):
@@ -118,7 +104,7 @@ def test_the_shipped_runs_give_their_numbers_again_and_are_as_near_as_they_are_s
         table = [run.tensors[name].double() for name in ("probs", "ref_probs", "scores")]
         table[:2] = [x / x.sum(dim=1, keepdim=True) for x in table[:2]]
         rows = [run.prompts.index(prompt) for prompt in run.watched]
-        again = measure_exactly(*table, beta)["distance"].float()
+        again = one_token.measure_exactly(*table, beta)["distance"].float()
         assert torch.allclose(again, run.tensors["distance"][rows], atol=1e-4, rtol=1e-3)
         mean = float(run.tensors["distance"].mean())
         assert mean == pytest.approx(run.curve[-1]["distance"], rel=1e-3)

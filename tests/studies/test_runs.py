@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import length_reward, strip, tiny_models
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from helpers.checkpoints import load_checkpoint, newest_checkpoint
@@ -148,9 +150,6 @@ def test_subword_tokens_are_shown_as_text():
     tokenizer = make_tokenizer(["film", "soup"])
     assert plain_tokens(tokenizer, [4, 5]) == ["film", "soup"]
     ids = {"Ġfilm": 0, "▁film": 1, "Ċ": 2, "film": 3}
-    inner = tokenizer.backend_tokenizer.from_str(
-        '{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":'
-        f'{str(ids).replace(chr(39), chr(34))},"unk_token":"film"}}}}'
-    )
+    inner = Tokenizer(WordLevel(ids, unk_token="film"))
     shown = plain_tokens(PreTrainedTokenizerFast(tokenizer_object=inner), [0, 1, 2, 3])
     assert shown == [" film", " film", "⏎", "film"]

@@ -24,8 +24,9 @@ MARK = "helpers/tools/colab.py"
 WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
 
 
-def git(*arguments: object) -> None:
-    subprocess.run(["git", *map(str, arguments)], check=True, capture_output=True)
+def git(*arguments: object) -> str:
+    command = ["git", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def tiny_course(folder: Path) -> Path:
@@ -38,23 +39,19 @@ def tiny_course(folder: Path) -> Path:
     return folder
 
 
+def commit(course: Path) -> str:
+    """Commit all of this folder; → the commit."""
+    git("-C", course, "add", ".")
+    git("-C", course, *WHO, "commit", "-qm", "all of it")
+    return git("-C", course, "rev-parse", "HEAD")
+
+
 def repository(folder: Path, course: Path) -> Path:
     """A bare repository that holds this folder."""
     git("init", "-q", "-b", "main", course)
-    git("-C", course, "add", ".")
-    git("-C", course, *WHO, "commit", "-qm", "all of it")
+    commit(course)
     git("clone", "-q", "--bare", course, folder)
     return folder
-
-
-def branch(course: Path, name: str) -> str:
-    """Add a branch whose helpers say their branch's name; → its commit."""
-    git("-C", course, "checkout", "-qb", name)
-    (course / "branch.txt").write_text(name)
-    git("-C", course, "add", ".")
-    git("-C", course, *WHO, "commit", "-qm", name)
-    head = ("git", "-C", str(course), "rev-parse", "HEAD")
-    return subprocess.run(head, check=True, capture_output=True, text=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,9 @@ def served(tmp_path_factory) -> Path:
     course = tiny_course(folder / "course")
     bare = repository(folder / "course.git", course)
     for name in ("next", "next-lesson/draft/2"):
-        (folder / "commit.txt").write_text(branch(course, name))
+        git("-C", course, "checkout", "-qb", name)
+        (course / "branch.txt").write_text(name)
+        (folder / "commit.txt").write_text(commit(course))
     git("-C", course, "push", "-q", bare, "--all")
     git("-C", bare, "config", "uploadpack.allowAnySHA1InWant", "true")  # as GitHub has it
     return bare
@@ -161,7 +160,7 @@ def test_text_of_the_session_never_becomes_a_command(alone):
     assert not list(alone.rglob("oops")) and not list(alone.iterdir())
 
 
-def test_a_wrong_address_is_one_sentence(alone, tmp_path):
+def test_what_cannot_be_fetched_is_one_sentence(alone, tmp_path):
     words = sentence(run(alone, COURSE_REPO=f"file://{tmp_path}/none"))
     assert words.startswith(f"No course fetched from file://{tmp_path}/none: check network")
     assert "zip" in words and not list(alone.iterdir())
@@ -169,13 +168,10 @@ def test_a_wrong_address_is_one_sentence(alone, tmp_path):
     (tmp_path / "other/README.md").write_text("another project")
     other = repository(tmp_path / "other.git", tmp_path / "other")
     assert "No course fetched" in sentence(run(alone, COURSE_REPO=f"file://{other}"))
+    for env in ({"PATH": str(tmp_path)}, {"GIT_ALLOW_PROTOCOL": "none"}):  # no git, no network
+        assert "No course fetched" in sentence(run(alone, COURSE_REPO=FORK, **env))
     assert not list(alone.iterdir())
     assert run(alone, COURSE_REPO=FORK).stdout == HERE
-
-
-def test_without_git_or_network_it_is_the_same_sentence(alone, tmp_path):
-    for env in ({"PATH": str(tmp_path)}, {"GIT_ALLOW_PROTOCOL": "none"}):
-        assert "No course fetched" in sentence(run(alone, COURSE_REPO=FORK, **env))
 
 
 @pytest.mark.parametrize("ends", ["exit 137", "kill -9 $CELL"])
@@ -244,8 +240,7 @@ def copy(tmp_path) -> Path:
 
 
 def texts(root: Path) -> dict[str, str]:
-    pages = [root / "README.md", *(root / "notebooks").glob("*.ipynb")]
-    return {page.name: page.read_text() for page in pages}
+    return {page.name: text for page, text in colab.read_pages(root).items()}
 
 
 def test_badges_here_lead_to_one_address_and_every_setup_cell_is_the_same(copy):
@@ -302,14 +297,16 @@ ORIGINS = {  # of git's origin: whether it names some-one/a.fork
     "https://name:token@evil.example/github.com/some-one/a.fork": False,
     "https://github.com/some-one": False,
     "git@github.com:some-one/a/b.git": False,
+    "none": False,
 }
 
 
 @pytest.mark.parametrize("url", ORIGINS)
 def test_the_address_is_that_of_git_s_origin_or_one_sentence(tmp_path, url, monkeypatch, capsys):
     """In which there is no password."""
-    git("init", "-q", tmp_path)
-    git("-C", tmp_path, "remote", "add", "origin", url)
+    if url != "none":
+        git("init", "-q", tmp_path)
+        git("-C", tmp_path, "remote", "add", "origin", url)
     if ORIGINS[url]:
         assert colab.remote_address(tmp_path) == "some-one/a.fork"
         return
@@ -317,10 +314,6 @@ def test_the_address_is_that_of_git_s_origin_or_one_sentence(tmp_path, url, monk
     before = texts(ROOT)
     assert colab.main([]) == 2 and texts(ROOT) == before
     words = capsys.readouterr().err
-    assert words.startswith("error: ") and "owner/name" in words and words.count("\n") == 1
-    assert "token" not in words
-
-
-def test_no_remote_is_one_sentence_too(tmp_path):
-    with pytest.raises(ValueError, match="origin: got none, wants one on github.com, or `make"):
-        colab.remote_address(tmp_path)
+    assert words.startswith("error: git remote origin: got ") and words.count("\n") == 1
+    assert "wants one on github.com, or `make colab REPO=owner/name" in words
+    assert "token" not in words and ("got none," in words) == (url == "none")

@@ -2,7 +2,7 @@
 
 import os
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ class CutInTwo(Adam):
         return super()._init_group(group, *lists)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def interrupts():
     """Ctrl-C raises, also where tests were started in the background and ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,7 +27,6 @@ def interrupts():
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_in_adam_s_first_step_comes_when_the_step_is_whole():
     weight = torch.zeros(3, requires_grad=True)
     weight.grad = torch.ones(3)
@@ -45,23 +44,16 @@ def test_the_handler_is_the_one_from_before_also_after_an_error():
     assert signal.getsignal(signal.SIGINT) is before
     seen = []
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
-    try:
-        with interrupts_wait():
-            os.kill(os.getpid(), signal.SIGINT)
-            assert not seen
-        assert seen == [signal.SIGINT]
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with interrupts_wait():
+        os.kill(os.getpid(), signal.SIGINT)
+        assert not seen
+    assert seen == [signal.SIGINT]
 
 
 def test_in_another_thread_nothing_is_asked_of_signals():
-    found = []
-
     def work():
         with interrupts_wait():
-            found.append(True)
+            return True
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert found == [True]
+    with ThreadPoolExecutor() as others:
+        assert others.submit(work).result()
