@@ -155,7 +155,7 @@ def test_an_adapter_of_the_last_blocks_keeps_less():
 # --- texts -----------------------------------------------------------------------------------------
 
 
-def test_the_texts_of_each_measurement_are_kept_with_their_numbers(tmp_path):
+def test_a_measurement_keeps_its_texts_and_calls_a_kl_below_0_an_error(tmp_path):
     state = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
     held_out = HeldOut(["it was", "the room"], tmp_path, samples=6)
     held_out.measure(state)
@@ -167,14 +167,8 @@ def test_the_texts_of_each_measurement_are_kept_with_their_numbers(tmp_path):
     whole = [f"{row['prompt']} {row['completion']}".strip() for row in rows]
     scores = state.normalize(score_texts(state.models.reward, whole))
     assert scores.tolist() == pytest.approx([row["score"] for row in rows], abs=1e-5)
-
-
-def test_a_kl_below_0_is_said_to_be_an_error_of_its_estimate(tmp_path):
     assert below_0([0.0, -1e-5, 0.3]) == below_0([]) == ""
     assert "error of its estimate" in below_0([0.3, -0.2])
-    state = start_run(CONFIG, tiny_models(), prompts=PROMPTS)
-    held_out = HeldOut(["it was"], tmp_path, samples=6)
-    held_out.measure(state)
     held_out.rows[0]["kl"] = -0.2
     assert held_out.report().endswith(below_0([-0.2]))
 

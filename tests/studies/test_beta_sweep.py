@@ -29,15 +29,11 @@ def whole(sweep):
     return runs
 
 
-def test_every_whole_run_kept_its_snapshots(sweep):
+def test_every_whole_run_kept_its_snapshots_and_the_responses_that_its_values_are_of(sweep):
     for run in whole(sweep):
         assert run.snapshots[0].iteration == 0
         assert run.snapshots[-1].iteration == run.config.iterations
         assert all(set(shot.samples) == set(WATCHED_PROMPTS) for shot in run.snapshots)
-
-
-def test_the_values_are_those_of_the_responses_kept(sweep):
-    for run in whole(sweep):
         scores, kl = run.responses["score"], run.responses["kl"]
         assert scores.shape == kl.shape and scores.numel() == run.final["responses"] >= 20_000
         value = policy_value(scores, kl, run.config.kl_coef)
@@ -75,18 +71,6 @@ def test_the_optimum_is_known_down_to_beta_0_1(sweep):
     assert [best.kl_coef for best in known] == [beta for beta in sweep.betas if beta >= 0.1]
     assert min(float(best.ess.min()) for best in known) >= beta_sweep.MIN_EFFECTIVE_SAMPLES
     assert max(best.stderr for best in known) < 0.003
-
-
-def test_the_mixture_s_weights_are_ratios_of_probabilities(sweep):
-    """Σ_k (n_k/N)·E_{q_k}[π_ref/q] = 1 for both densities: a log-ratio of the wrong sign fails it."""
-    tensors = sweep.reference
-    ratios, count = tensors["log_ratios"].double(), tensors["scores"].shape[1]
-    share = count / ratios.shape[1]
-    of_reference = 1 / (share + (1 - share) * ratios.exp())
-    for weights in (of_reference, of_reference * ratios.exp()):
-        parts = weights.split([count, ratios.shape[1] - count], dim=1)
-        error = sum(n.var(dim=1).sum().item() * n.shape[1] for n in parts) ** 0.5 / ratios.numel()
-        assert weights.mean().item() == pytest.approx(1, abs=4 * error)
 
 
 def test_without_kl_gold_falls_from_its_peak_while_the_proxy_rises(sweep):
@@ -129,12 +113,9 @@ def test_the_table_of_the_readme_is_the_sweep_s(sweep, rows):
     for beta, cells in shown:
         row = rows[float(beta)]
         for name, cell in zip(names, cells.split(" | "), strict=True):
-            if cell == "–":
-                assert row[name] is None, (beta, name)
-            else:
-                digits = len(cell.partition(".")[2])
-                wanted = float(cell.replace("−", "-"))
-                assert round(row[name], digits) == pytest.approx(wanted), (beta, name)
+            digits = len(cell.partition(".")[2])
+            found = "–" if row[name] is None else f"{row[name]:.{digits}f}".replace("-", "−")
+            assert found == cell, (beta, name)
 
 
 @pytest.mark.parametrize("kind", [j.kind for j in study.KLControlOptions().plan()])

@@ -94,7 +94,7 @@ def made(job: Job, folder, prompts: list[str]) -> Run:
 
 
 @pytest.mark.slow
-def test_a_kept_study_gives_back_kinds_seeds_histories_and_whole_runs(prompts, tmp_path):
+def test_a_kept_study_gives_back_what_was_put_in_and_later_runs_join_it(prompts, tmp_path):
     jobs = [Job("small", RLHFConfig(seed=seed, **SIZE), whole=seed == 0) for seed in (0, 1)]
     runs = [made(job, tmp_path, prompts) for job in jobs]
     kept(jobs, options(tmp_path))
@@ -111,23 +111,16 @@ def test_a_kept_study_gives_back_kinds_seeds_histories_and_whole_runs(prompts, t
         study.run("small", 2)
     with pytest.raises(ValueError, match=r"run: got 'large', seed 0, wants one of \['small'\]"):
         study.run("large")
-
-
-@pytest.mark.slow
-def test_runs_made_later_join_those_there(prompts, tmp_path):
-    first, later = (Job(kind, RLHFConfig(**SIZE)) for kind in ("small", "other"))
-    for job in (first, later):
-        made(job, tmp_path, prompts)
-    kept([first], options(tmp_path))
-    alone = load_study(tmp_path / "out")
-    assert "earlier" not in alone.facts
+    assert "earlier" not in study.facts
+    later = Job("other", RLHFConfig(**SIZE))
+    made(later, tmp_path, prompts)
     kept([later], options(tmp_path, kind="other"))
     both = load_study(tmp_path / "out")
-    assert [run.kind for run in both.runs] == ["small", "other"]
-    assert both.runs[0].history == alone.runs[0].history
-    assert both.facts["command"] == alone.facts["command"] + " --kind other"
-    assert both.facts["earlier"] == [alone.facts]
-    kept([first, later], options(tmp_path))  # all of them made by one command
+    assert [run.kind for run in both.runs] == ["small", "small", "other"]
+    assert [run.history for run in both.runs[:2]] == [run.history for run in study.runs]
+    assert both.facts["command"] == study.facts["command"] + " --kind other"
+    assert both.facts["earlier"] == [study.facts]
+    kept([*jobs, later], options(tmp_path))  # all of them made by one command
     assert "earlier" not in load_study(tmp_path / "out").facts
 
 
