@@ -20,13 +20,6 @@ from helpers.world import reviews
 from helpers.world.small_models import make_encoder, make_policy, make_tokenizer
 
 
-def sentence(capsys) -> str:
-    """The one line on stderr."""
-    problem = capsys.readouterr().err.strip()
-    assert problem.startswith("error: ") and "\n" not in problem
-    return problem
-
-
 # ---- sub-commands ----
 @pytest.mark.parametrize("flags", [[], ["--help"], ["-h"]])
 def test_help_has_a_line_a_sub_command(capsys, flags):
@@ -56,7 +49,8 @@ def test_help_has_a_line_a_sub_command(capsys, flags):
 )
 def test_what_is_wrong_is_one_sentence_and_status_2(capsys, arguments, says):
     assert command.main(arguments) == 2
-    assert says in sentence(capsys)
+    problem = capsys.readouterr().err.strip()
+    assert problem.startswith("error: ") and says in problem and "\n" not in problem
 
 
 # ---- learning rates ----

@@ -1,6 +1,7 @@
 """A model of one's own: its folder, a forecast, texts to read, sentence stops, pairs, its own type."""
 
 import re
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -85,13 +86,8 @@ def test_a_folder_keeps_its_own_type_and_so_does_what_is_exported_of_it(folder, 
 
 
 def test_as_many_responses_are_forecast_as_are_sampled(folder, monkeypatch, capsys):
-    generate, rows = sampling.generate, []
-
-    def counted(policy, queries, *rest):
-        rows.append(len(queries))
-        return generate(policy, queries, *rest)
-
-    monkeypatch.setattr(sampling, "generate", counted)
+    generate = Mock(wraps=sampling.generate)
+    monkeypatch.setattr(sampling, "generate", generate)
     write_jsonl(folder / "rows.jsonl", [{"prompt": f"the {w} was"} for w in "abcdefghijklm"])
     (folder / "lengths.py").write_text("def reward(texts): return [len(t) for t in texts]")
     own = "--reward lengths.py:reward --prompts rows.jsonl --eval-every 1 --save run"
@@ -99,7 +95,8 @@ def test_as_many_responses_are_forecast_as_are_sampled(folder, monkeypatch, caps
     said = re.search(r"About .*", capsys.readouterr().out)[0]
     counts = [int(n) for n in re.findall(r"\((\d+) responses\)", said)]
     assert counts == [8, 8 + 8 + 3 * 8] and "(2 of 4)" in said
-    assert sum(rows) == min(forecast.PROBE, 32) + sum(counts) + 2 * 4
+    sampled = sum(len(call.args[1]) for call in generate.call_args_list)
+    assert sampled == min(forecast.PROBE, 32) + sum(counts) + 2 * 4
 
 
 def test_a_forecast_is_the_sum_of_its_parts_and_leaves_the_run_as_it_is(monkeypatch):
@@ -223,18 +220,14 @@ def test_pairs_held_out_are_not_trained_on_and_are_measured(folder, monkeypatch,
         for bad in ("bad", "slow")
     ]
     write_jsonl(folder / "pairs.jsonl", rows)
-    loop, given = direct.train_direct, []
-
-    def seen(**more):
-        given.extend(more["pairs"])
-        return loop(**more)
-
-    monkeypatch.setattr(direct, "train_direct", seen)
+    train_direct = Mock(wraps=direct.train_direct)
+    monkeypatch.setattr(direct, "train_direct", train_direct)
     flags = ["--pairs", "pairs.jsonl", "--batch-size", "4", "--epochs", "8", "--eval-share", "0.34"]
     flags += ["--learning-rate", "1e-2", "--device", "cpu", "--export", "policy"]
     assert command.main(["direct", *flags, "--save", "run"]) == 0
     assert "score" not in load_checkpoint("run", reward=direct.unscored).history[0]
     printed = capsys.readouterr().out
+    given = train_direct.call_args.kwargs["pairs"]
     trained = {row["prompt"] for row in given}
     assert len(given) == 2 * len(trained) == 8 and "8 pairs to train on; 4 held out" in printed
     accuracy = float(re.search(r"4 pairs held out: .*accuracy ([\d.]+)", printed)[1])

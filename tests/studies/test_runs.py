@@ -1,4 +1,4 @@
-"""Recorded runs and studies: what is kept is what happened, and a kill loses nothing."""
+"""Recorded runs: watching changes nothing, and what is kept is what happened."""
 
 from dataclasses import replace
 
@@ -9,7 +9,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from helpers.checkpoints import load_checkpoint, newest_checkpoint
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.rollouts import forward_logprobs
@@ -104,34 +103,6 @@ def test_a_broken_run_is_refused_in_one_sentence(recorded, tmp_path, file, harm)
     path.write_bytes(path.read_bytes()[:200]) if harm == "cut" else path.unlink()
     with pytest.raises(FileProblem, match="run"):
         load_run(tmp_path / "run")
-
-
-def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(config, prompts, tmp_path):
-    config = replace(config, iterations=5, checkpoint_every=2)
-    whole = list(record_run(begin(config, prompts)))[-1]
-    stopped = record_run(begin(config, prompts), save_dir=tmp_path)
-    for _ in range(3):
-        next(stopped)  # the checkpoint of iteration 2 is the last
-    state = load_checkpoint(tmp_path, config, tiny_models())
-    run = load_run(newest_checkpoint(tmp_path) / "record")
-    assert [shot.iteration for shot in run.snapshots] == [0, 1, 2]
-    resumed = list(record_run(state, run))[-1]
-    assert strip(resumed.history) == strip(whole.history)
-    assert [shot.iteration for shot in resumed.snapshots] == [s.iteration for s in whole.snapshots]
-    last, other = (r.snapshots[-1].samples[WATCHED_PROMPTS[0]][0] for r in (resumed, whole))
-    assert vars(last) == vars(other)
-
-
-def test_stopping_between_two_steps_keeps_the_iterations_before(config, prompts):
-    run = Run(config)
-
-    def stop_in_the_third(step, **tensors):
-        if len(run.history) == 2:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        list(record_run(begin(config, prompts), run, observe=stop_in_the_third))
-    assert [record["iteration"] for record in run.history] == [1, 2]
 
 
 def test_measure_is_the_mean_over_prompts_of_score_less_beta_kl(config, prompts):

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -48,12 +47,3 @@ def test_the_handler_is_the_one_from_before_also_after_an_error():
         os.kill(os.getpid(), signal.SIGINT)
         assert not seen
     assert seen == [signal.SIGINT]
-
-
-def test_in_another_thread_nothing_is_asked_of_signals():
-    def work():
-        with interrupts_wait():
-            return True
-
-    with ThreadPoolExecutor() as others:
-        assert others.submit(work).result()
