@@ -25,14 +25,6 @@ def close(a, b):
     torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
-@given(SEEDS)
-def test_at_the_old_policy_both_gradients_are_one(seed):
-    world = random_world(seed, vocabulary=3, length=3)
-    old = world.reference
-    for ratio in (True, False):
-        close(surrogate_gradient(world, old, old, ratio), exact_gradient(world, old))
-
-
 @pytest.mark.parametrize("ratio", [True, False])
 @given(SEEDS)
 def test_the_gradient_is_the_mean_over_every_text_of_the_old_policy(ratio, seed):
@@ -70,9 +62,12 @@ def test_the_exact_gradient_is_that_of_finite_differences(seed):
 
 
 @given(SEEDS)
-def test_with_one_token_the_ratio_corrects_everything(seed):
+def test_with_one_token_or_at_the_old_policy_nothing_is_wrong(seed):
     world = random_world(seed, length=1)
     assert gradient_error(world, moved(world.reference, 0.01, seed), world.reference) < 1e-9
+    world = random_world(seed, vocabulary=3, length=3)
+    for ratio in (True, False):
+        assert gradient_error(world, world.reference, world.reference, ratio) < 1e-9
 
 
 def test_the_error_grows_with_the_length_and_with_the_distance():
@@ -107,6 +102,5 @@ def test_advantages_average_to_0_and_prefixes_to_1():
 def test_rewards_are_centred_and_scaled_under_the_reference(seed):
     world = random_world(seed)
     probs = prefix_probs(world.reference)[-1]
-    assert float(probs.sum()) == pytest.approx(1.0)
     assert float(probs @ world.rewards) == pytest.approx(0.0, abs=1e-9)
     assert float(probs @ world.rewards.square()) == pytest.approx(1.0)
