@@ -20,7 +20,7 @@ from hypothesis import Phase, settings
 
 from helpers.config import RLHFConfig
 from helpers.models import fingerprint, make_critic, make_reference
-from helpers.state import Models, RLHFState
+from helpers.state import Models, RLHFState, start_run
 from helpers.steps import iterate
 from helpers.world import reviews
 from helpers.world.small_models import make_policy, make_tokenizer
@@ -108,6 +108,12 @@ def tiny_models(seed: int = 0, reward=length_reward) -> Models:
     tokenizer = make_tokenizer(reviews.VOCABULARY)
     actor = make_policy(tokenizer, layers=1, width=32).eval()
     return Models(actor, make_critic(actor), reward, make_reference(actor), tokenizer)
+
+
+def new_run() -> RLHFState:
+    """A run of tiny models that takes a moment."""
+    config = RLHFConfig(iterations=2, batch_size=2, response_length=3, normalize_scores=False)
+    return start_run(config, tiny_models(), prompts=["the soup", "i read"])
 
 
 def tiny_lora(**how) -> Models:

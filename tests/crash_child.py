@@ -10,6 +10,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 NOBODY = 65534
 CHANGES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.chmod", "shutil.rmtree"}
@@ -101,7 +102,8 @@ def small_sweep(arguments: list[str]) -> int:
     size = {"batch_size": 4, "response_length": 4, "minibatch_size": 64}
     size |= {"actor": actor, "reward_model": reward, "checkpoint_every": 1}
     sweeps.BetaSweepOptions.SETTINGS = sweeps.BetaSweepOptions.SETTINGS | size
-    jobs.measure = partial(measure_little, jobs.measure)
+    measure = jobs.measure  # two responses a prompt, and no gold score, which parses every text
+    jobs.measure = lambda state, policy, per_prompt: measure(state, policy, 2)
     return main(["sweep", *arguments])
 
 
@@ -116,27 +118,17 @@ class Parent:
             time.sleep(0.02)
 
 
-def measure_little(measure, state, policy, per_prompt):
-    """`measure` with two responses a prompt, and no gold score, which parses every text."""
-    return measure(state, policy, 2)
-
-
 def replace_folder(arguments: list[str]) -> int:
-    """Replace a folder by a new one with three files."""
-    from helpers.tools.files import atomic_folder
+    """Replace a folder by a new one of three files; "elsewhere": names cannot be exchanged in one step."""
+    from helpers.tools import files as disk
 
-    with atomic_folder(Path(arguments[0])) as temporary:
+    folder, *elsewhere = arguments
+    if elsewhere:
+        disk._exchange = lambda one, other: False
+    with disk.atomic_folder(Path(folder)) as temporary:
         for name in "abc":
             (temporary / name).write_text("new")
     return 0
-
-
-def replace_folder_elsewhere(arguments: list[str]) -> int:
-    """The same on a system that cannot exchange two names in one step."""
-    from helpers.tools import files as disk
-
-    disk._exchange = lambda one, other: False
-    return replace_folder(arguments)
 
 
 def work_for_ever() -> None:
@@ -166,17 +158,12 @@ SCENES = {
     "loop": small_loop,
     "sweeps": small_sweep,
     "replace": replace_folder,
-    "replace elsewhere": replace_folder_elsewhere,
 }
-
-
-def no_network(*arguments, **more):
-    """Replaces everything that opens connections."""
-    raise OSError("asked the network")
 
 
 def serve() -> None:
     """Read requests, one JSON object a line; answer each when its child has ended."""
+    no_network = Mock(side_effect=OSError("asked the network"))
     socket.socket.connect = socket.getaddrinfo = socket.create_connection = no_network
     import torch
 

@@ -8,31 +8,26 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import new_run, tiny_models
 from crash_harness import contents, loop_flags, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.checkpoints import NEEDED, list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.commands.train import unused_folder
-from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.models import load_tokenizer
-from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.studies.runs import record_run
 from helpers.tools.files import FileProblem
 from helpers.world.small_models import make_policy
-
-PROMPTS = ["the soup", "i read"]
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory) -> Path:
     """A run's folder with one checkpoint that holds a record too, as studies write it."""
     folder = tmp_path_factory.mktemp("checkpoint")
-    config = RLHFConfig(iterations=2, batch_size=2, response_length=3, normalize_scores=False)
-    state = start_run(config, tiny_models(), prompts=PROMPTS)
+    state = new_run()
     next(record_run(state))
     save_checkpoint(state, folder, lambda path: (path / "more.json").write_text("{}"))
     return folder
@@ -90,9 +85,7 @@ HARM = {
 
 
 @pytest.mark.parametrize("name", HARM)
-def test_the_command_refuses_damaged_checkpoints_and_writes_nothing(
-    finished, harness, tmp_path, name
-):
+def test_the_command_refuses_damage_and_writes_nothing(finished, harness, tmp_path, name):
     file = damaged(finished, tmp_path) / name
     file.write_bytes(HARM[name](file.read_bytes()))
     before = contents(tmp_path)
@@ -139,14 +132,11 @@ def test_a_second_run_in_one_folder_is_refused(world, finished, harness, monkeyp
     assert unused_folder("beta").name == "beta_2"
 
 
-def test_a_cell_that_saves_may_be_run_twice_and_loses_no_run(tmp_path):
-    config = RLHFConfig(iterations=1, batch_size=2, response_length=3, normalize_scores=False)
-    cell = (config, tiny_models(), None, PROMPTS, None, tmp_path)
-    list(train_rlhf_loop(*cell))
-    before = contents(tmp_path)
+def test_a_cell_that_saves_may_be_run_twice_and_loses_no_run(checkpoint):
+    before = contents(checkpoint)
     with pytest.raises(ValueError, match="save_dir.*iteration 1, wants another folder"):
-        list(train_rlhf_loop(*cell))
-    assert contents(tmp_path) == before
+        list(train_rlhf_loop(state=new_run(), save_dir=checkpoint))
+    assert contents(checkpoint) == before
 
 
 def test_what_a_kill_left_half_goes_after_an_hour_and_not_before(checkpoint, tmp_path):
