@@ -61,9 +61,8 @@ def sample(query_tensors, query_mask):
     return generate(tiny_policy(), query_tensors, query_mask, 3, 1, 0, 1.0, torch.Generator())
 
 
-def log_probs(query_tensors, query_mask, response_tensors, response_mask):
-    tokens = (query_tensors, query_mask, response_tensors, response_mask)
-    return forward_logprobs(tiny_policy(), *tokens)
+def log_probs(**tokens):
+    return forward_logprobs(tiny_policy(), *Tokens(**tokens))
 
 
 TOKENS = dict(zip(Tokens._fields, ("ids", "mask", "ids", "mask"), strict=True))

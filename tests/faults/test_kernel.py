@@ -13,7 +13,7 @@ SETUP = """
 import gc, sys, threading, time
 sys.path[:0] = [{root!r}, {tests!r}]
 import torch
-from conftest import SMALL, length_reward, tiny_models
+from conftest import SMALL, length_reward, tiny_models, trained
 from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
@@ -36,11 +36,8 @@ def go(state, folder=None):
         print("·", flush=True)
         history.append(record)
     return history
-
-def trained(state):
-    return fingerprint(state.models.actor) + fingerprint(state.models.critic)
 """
-TRAIN = "state = begin(); go(state); trained(state)"
+TRAIN = "state = begin(); go(state); trained(state.models)"
 
 
 class Kernel:
@@ -49,10 +46,6 @@ class Kernel:
     def __init__(self):
         self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=str(ROOT))
         self.run(SETUP.format(root=str(ROOT), tests=str(ROOT / "tests")))
-
-    def close(self) -> None:
-        self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
 
     def run(self, code: str, interrupt: tuple[int, float] | None = None) -> tuple[str, str]:
         """Run a cell; `interrupt` = (n, seconds): SIGINT so long after it printed its n-th dot."""
@@ -82,7 +75,8 @@ class Kernel:
 def kernel():
     started = Kernel()
     yield started
-    started.close()
+    started.client.stop_channels()
+    started.manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +125,7 @@ def test_an_interrupt_while_it_saves_loses_nothing(kernel, uninterrupted, tmp_pa
             hit += problem.startswith("KeyboardInterrupt")
             assert not problem or problem.startswith("KeyboardInterrupt"), (moment, problem)
         kernel.value(again)
-        assert kernel.value("trained(state)") == uninterrupted
+        assert kernel.value("trained(state.models)") == uninterrupted
         if hit >= 3:
             break
     assert hit >= 3
@@ -139,7 +133,7 @@ def test_an_interrupt_while_it_saves_loses_nothing(kernel, uninterrupted, tmp_pa
 
 def test_a_cell_run_twice_trains_once_and_cells_out_of_order_harm_nothing(kernel, uninterrupted):
     kernel.value(TRAIN)
-    again = kernel.value("print(go(state), repr(trained(state)))")
+    again = kernel.value("print(go(state), repr(trained(state.models)))")
     assert again.split() == ["[]", uninterrupted]
     kernel.value("del state")
     assert kernel.run("list(train_rlhf_loop(state=state))")[1].startswith("NameError")

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from conftest import tiny_models
-from strategies import EOS, PAD, fix_logits, fixed_policy, tiny_policy, tiny_value_network
+from strategies import EOS, PAD, fix_logits, fixed_policy, flat, tiny_policy, tiny_value_network
 
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
@@ -21,8 +21,7 @@ PROMPTS = ["the soup", "i read"]
 
 def sound(models) -> bool:
     """All weights are finite."""
-    weights = [*models.actor.parameters(), *models.critic.parameters()]
-    return all(bool(w.isfinite().all()) for w in weights)
+    return all(bool(flat(model).isfinite().all()) for model in (models.actor, models.critic))
 
 
 def train(models, prompts=PROMPTS, **changes) -> list[dict]:
@@ -124,15 +123,6 @@ def test_a_training_that_blows_up_says_so(which, rate):
         train(tiny_models(), iterations=3, **{which: rate})
 
 
-def test_a_policy_that_blew_up_is_told_while_it_writes():
-    policy = tiny_policy()
-    with torch.no_grad():
-        policy.lm_head.weight.fill_(math.nan)
-    ids = torch.tensor([[2, 3]])
-    with pytest.raises(ValueError, match="logits / temperature: got NaN"):
-        generate(policy, ids, torch.ones_like(ids, dtype=torch.bool), 3, EOS, PAD)
-
-
 # --- prompts and ids ------------------------------------------------------------------------------
 
 
@@ -152,8 +142,14 @@ def test_an_empty_prompt_is_right_where_a_text_has_a_beginning_and_refused_where
 
 IDS = torch.tensor([[2, 3]])
 ALL = torch.ones_like(IDS, dtype=torch.bool)
-LONG = IDS.repeat(1, 20), ALL.repeat(1, 20)
 BAD_IDS = {"too high": IDS + 100, "negative": IDS - 3, "floats": IDS.float()}
+
+
+def test_a_policy_that_blew_up_is_told_while_it_writes():
+    policy = tiny_policy()
+    policy.lm_head.weight.data.fill_(math.nan)
+    with pytest.raises(ValueError, match="logits / temperature: got NaN"):
+        generate(policy, IDS, ALL, 3, EOS, PAD)
 
 
 @pytest.mark.parametrize("kind", BAD_IDS)
@@ -177,4 +173,4 @@ def test_more_than_the_context_is_refused_and_exactly_the_context_is_not():
     with pytest.raises(ValueError, match="query_tensors: got 10 tokens and 24 of response"):
         generate(policy, ids, counts, 24, EOS, PAD)
     with pytest.raises(ValueError, match="query_tensors"):
-        forward_logprobs(policy, *LONG, IDS, ALL)
+        forward_logprobs(policy, IDS.repeat(1, 20), ALL.repeat(1, 20), IDS, ALL)

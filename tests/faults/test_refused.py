@@ -36,7 +36,7 @@ from helpers.world.private_rules import labeller_with
 
 ONE, HALF, RIGHT = torch.ones(1), torch.full((2,), 0.5), torch.ones(2, 5).bool()
 WORLD, HERE, LOAD = random_world(0), Path("."), Load(responses=8, prompt=5, response=12)
-CHAT = [{"role": "user", "content": "x"}]
+CHAT, LINEAR = [{"role": "user", "content": "x"}], torch.nn.Linear(1, 1)
 MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
 
 
@@ -51,10 +51,7 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("estimator", lambda: kl_estimate(ONE, ONE, "k4")),
         ("k", lambda: pass_at_k(RIGHT, 0)),
         ("k", lambda: pass_at_k(RIGHT, 6)),
-        (
-            "gradient_checkpointing",
-            lambda: gradient_checkpointing(torch.nn.Linear(1, 1)).__enter__(),
-        ),
+        ("gradient_checkpointing", lambda: gradient_checkpointing(LINEAR).__enter__()),
         ("rewards", lambda: RewardSum([])),
         ("weights", lambda: RewardSum([len], [1.0, 2.0])),
         ("weights", lambda: RewardSum([len], [math.nan])),

@@ -103,8 +103,7 @@ def test_no_forward_of_scoring_takes_more_rows_than_are_counted():
 
 def test_activations_are_within_a_quarter_of_what_a_minibatch_keeps():
     models = tiny_models()
-    size = {"batch_size": 4, "minibatch_size": 4, "micro_batch_size": 4, "response_length": 6}
-    config = RLHFConfig(normalize_scores=False, **size)
+    config = replace(RUN, batch_size=4, minibatch_size=4, micro_batch_size=4, response_length=6)
     batch, kept = watched(start_run(config, models))[1]["rollout"], {}
 
     def keep(tensor):

@@ -29,10 +29,12 @@ CONFIG = RLHFConfig(
     device="cpu", response_length=6, kl_coef=0.2, normalize_scores=False, iterations=1,
     loss_aggregation="response", learning_rate=1e-3, **GROUP, **IN_LOSS,
 )  # fmt: skip
+RLOO = replace(CONFIG, method="rloo", kl_placement="reward", loss_aggregation="fixed")
+DIRECT = DirectConfig(iterations=1, batch_size=8, minibatch_size=8)
 needs_trl = pytest.mark.skipif(not grpo_is_here(), reason="trl is an optional extra")
 
 
-def test_our_config_is_said_in_trl_s_words():
+def test_our_configs_are_said_in_trl_s_words():
     config = replace(CONFIG, minibatch_size=4, num_ppo_epochs=2, iterations=3, cliprange_high=0.28)
     said = grpo_settings(config, "out")
     assert (said["num_generations"], said["generation_batch_size"]) == (4, 8)
@@ -42,13 +44,6 @@ def test_our_config_is_said_in_trl_s_words():
     (table,) = ("".join(c["source"]) for c in cells if "| GRPOConfig |" in "".join(c["source"]))
     for ours in re.findall(r"^\| `(\w+)`", table, re.M):
         assert hasattr(config, ours), ours
-
-
-RLOO = replace(CONFIG, method="rloo", kl_placement="reward", loss_aggregation="fixed")
-DIRECT = DirectConfig(iterations=1, batch_size=8, minibatch_size=8)
-
-
-def test_rloo_and_dpo_are_said_in_trl_s_words():
     said = rloo_settings(replace(RLOO, minibatch_size=4), "out")
     assert (said["beta"], said["num_generations"], said["num_iterations"]) == (0.2, 4, 4)
     assert "loss_type" not in said and direct_settings(DIRECT, "out")["max_steps"] == 1
