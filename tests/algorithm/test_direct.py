@@ -29,11 +29,13 @@ def logprobs(count=5):
 
 # --- the losses, by hand --------------------------------------------------------------------------
 
+# log-probs of the chosen and of the rejected response, and both under the reference
+ONE_PAIR = torch.tensor([[-3.0], [-7.0], [-5.0], [-6.0]])
+
 
 def test_dpo_of_one_pair_by_hand():
     """The policy gained 2 nats on the chosen response and lost 1 on the rejected one."""
-    chosen, rejected, ref_chosen, ref_rejected = torch.tensor([[-3.0], [-7.0], [-5.0], [-6.0]])
-    loss, stats = direct.dpo_loss(chosen, rejected, ref_chosen, ref_rejected, 0.5)
+    loss, stats = direct.dpo_loss(*ONE_PAIR, 0.5)
     assert float(loss) == pytest.approx(math.log(1 + math.exp(-0.5 * 3)))
     expected = {"accuracy": 1, "margin": 1.5, "chosen_reward": 1, "rejected_reward": -0.5}
     expected |= {"chosen_logprobs": -3, "rejected_logprobs": -7}
@@ -42,10 +44,10 @@ def test_dpo_of_one_pair_by_hand():
 
 def test_ipo_of_one_pair_by_hand():
     """h = 3 nats, whatever τ is; with τ = 0.5 the target is 1, and at the target the loss is 0."""
-    tensors = torch.tensor([[-3.0], [-7.0], [-5.0], [-6.0]])
-    assert float(direct.ipo_loss(*tensors, 0.5)[0]) == pytest.approx((3 - 1) ** 2)
-    assert float(direct.ipo_loss(*tensors, 1 / 6)[0]) == pytest.approx(0, abs=1e-10)
-    assert float(direct.ipo_loss(*tensors, 0.5)[1]["margin"]) == pytest.approx(1.5)
+    loss, stats = direct.ipo_loss(*ONE_PAIR, 0.5)
+    assert float(loss) == pytest.approx((3 - 1) ** 2)
+    assert float(stats["margin"]) == pytest.approx(1.5)
+    assert float(direct.ipo_loss(*ONE_PAIR, 1 / 6)[0]) == pytest.approx(0, abs=1e-10)
 
 
 @pytest.mark.parametrize("labelled", [False, True])
@@ -106,6 +108,10 @@ def test_the_log_prob_of_a_response_is_the_sum_over_its_tokens_and_no_others():
     assert RESPONSES[2] == [EOS] and float(found[2].detach()) < -0.1, "the stop token is an action"
 
 
+SMALL = DirectConfig(
+    iterations=8, batch_size=4, minibatch_size=2, response_length=6, normalize_scores=False,
+    checkpoint_every=3, device="cpu", learning_rate=3e-3, kl_coef=0.5,
+)  # fmt: skip
 ROWS = [
     {"prompt": "we saw this film", "chosen": ". it was good.", "rejected": "and it was bad."},
     {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad, but we enjoyed the film."},
@@ -137,10 +143,7 @@ def test_a_pad_that_is_the_stop_token_does_not_count():
 
 def pair_world(**changes):
     """State of a run on `ROWS` whose policy has left the reference, and its data."""
-    config = DirectConfig(
-        iterations=9, batch_size=3, response_length=6, normalize_scores=False, device="cpu",
-        learning_rate=1e-2, kl_coef=0.5, **changes,
-    )  # fmt: skip
+    config = replace(SMALL, iterations=9, learning_rate=1e-2, **changes)
     state = start_run(config, tiny_models(), prompts=["the soup"])
     moved(state.models.actor, 0.05)
     batch = pairs.encode_batch(state, ROWS)
@@ -182,10 +185,10 @@ def test_the_gradient_is_the_definition_s_whatever_the_micro_batches(size):
 
 
 def test_an_update_takes_one_step_a_minibatch_at_the_annealed_rate():
-    state, data = pair_world(minibatch_size=2)
+    state, data = pair_world()
     state.iteration = 3
-    optimizer = torch.optim.SGD(state.models.actor.parameters(), lr=9.0)
-    state.optimizer, other = optimizer, copy.deepcopy(state.models.actor)
+    actor, other = state.models.actor, copy.deepcopy(state.models.actor)
+    state.optimizer = torch.optim.SGD(actor.parameters(), lr=9.0)
     metrics = direct.update(state, data, torch.tensor([2, 0, 1]))
     rate = 1e-2 * (1 - 3 / 9)
     assert metrics["learning_rate"] == pytest.approx(rate)
@@ -198,8 +201,7 @@ def test_an_update_takes_one_step_a_minibatch_at_the_annealed_rate():
             for parameter, gradient in zip(parameters, gradients, strict=True):
                 if gradient is not None:
                     parameter -= rate * gradient / max(1.0, float(norm))
-    updated = optimizer.param_groups[0]["params"]
-    close(torch.cat([p.detach().flatten() for p in updated]), flat(other), 1e-5, 1e-4)
+    close(flat(actor), flat(other), 1e-5, 1e-4)
 
 
 # --- the exact optimum ----------------------------------------------------------------------------
@@ -248,9 +250,7 @@ def test_at_the_optimum_implicit_rewards_differ_as_the_rewards_do():
 
 
 def test_each_pass_takes_every_pair_once_in_another_order():
-    state, _ = pair_world()
-    drawn = []
-    state.config = replace(state.config, batch_size=4)
+    state, drawn = pair_world()[0], []
     for state.iteration in range(15):
         drawn += pairs.draw_pairs(state, 10).tolist()
     passes = [drawn[k : k + 10] for k in range(0, 60, 10)]
@@ -260,7 +260,7 @@ def test_each_pass_takes_every_pair_once_in_another_order():
 
 def test_of_the_data_only_what_the_run_will_use_is_encoded_and_another_seed_takes_others():
     state, _ = pair_world()
-    state.config = replace(state.config, iterations=2, batch_size=4)
+    state.config = replace(state.config, iterations=2)
     rows = [{"prompt": "the soup", "chosen": "was " * k, "rejected": "is"} for k in range(1, 21)]
     taken = pairs.load_data(state, rows).responses.texts
     assert len(set(taken[:8])) == 8 and taken[8:] == ["the soup is"] * 8
@@ -270,7 +270,6 @@ def test_of_the_data_only_what_the_run_will_use_is_encoded_and_another_seed_take
 
 def test_the_reference_s_log_probs_are_computed_once_for_each_pair():
     state, _ = pair_world()
-    state.config = replace(state.config, batch_size=4)
     batch, counted = pairs.encode_batch(state, PAIRS[:10]), []
     real = state.models.reference.forward
 
@@ -295,17 +294,10 @@ def test_fresh_pairs_are_labelled_by_the_difference_of_their_scores():
 
 # --- training -------------------------------------------------------------------------------------
 
-SMALL = DirectConfig(
-    iterations=8, batch_size=4, minibatch_size=2, response_length=6, normalize_scores=False,
-    checkpoint_every=3, device="cpu", learning_rate=3e-3, kl_coef=0.5,
-)  # fmt: skip
-ONLINE = replace(SMALL, online=True, iterations=4, checkpoint_every=1)
-
 
 def small_run(config=SMALL, models=None, **more):
-    more |= {} if config.online else {"pairs": PAIRS[:12]}
-    more |= {"config": config, "models": models or tiny_models(), "prompts": ["the soup", "i read"]}
-    return direct.train_direct(**more)
+    more |= {"pairs": PAIRS[:12], "prompts": ["the soup", "i read"]}
+    return direct.train_direct(config, models or tiny_models(), **more)
 
 
 def test_training_raises_the_accuracy_of_pairs_it_has_not_seen():

@@ -3,14 +3,13 @@
 import copy
 import io
 import logging
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from conftest import tiny_models
+from conftest import PAIRS, tiny_models
 from huggingface_hub import constants as hub_constants
 from strategies import seeded, small_lm
 from transformers import GPT2Config, GPT2LMHeadModel, GPT2Model, T5Config, T5Model
@@ -43,11 +42,6 @@ from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.files import FileProblem
 from helpers.world.small_models import make_encoder
-
-PAIRS = [
-    {"prompt": "the soup", "chosen": f"was good and {word}.", "rejected": f"was bad and {word}."}
-    for word in ("fresh", "cold", "tasty", "bland", "hot", "nice", "poor", "dull")
-]
 
 
 def test_a_hub_name_without_a_network_is_one_sentence():
@@ -220,40 +214,33 @@ def test_an_encoder_of_a_folder_gets_a_fresh_head_where_one_is_asked_for(headles
     assert not torch.equal(model.head.weight, other.head.weight)
 
 
-def test_an_encoder_without_a_trained_head_is_refused_as_a_reward_model(headless):
+def test_an_encoder_without_a_trained_head_or_with_a_damaged_one_is_no_reward_model(headless):
     """Its scores would be those of random weights: a policy was trained on them, and success reported."""
     with pytest.raises(ValueError, match=f"reward_model: got '{headless}', .*{HEAD_FILE}") as said:
         load_reward_model(str(headless))
     assert "wants one saved by RewardModel.save" in str(said.value) and "\n" not in str(said.value)
-    fresh_reward_model(str(headless), "cpu").save(headless / "fitted")
-    load_reward_model(str(headless / "fitted"), "cpu")
+    fitted = headless / "fitted"
+    fresh_reward_model(str(headless), "cpu").save(fitted)
+    load_reward_model(str(fitted), "cpu")
+    (fitted / HEAD_FILE).write_bytes(b"not weights")
+    with pytest.raises(FileProblem, match=HEAD_FILE):
+        load_reward_model(str(fitted), "cpu")
 
 
 def test_a_hub_s_reward_model_keeps_its_head(headless, monkeypatch):
     """A head is looked for beside a model of the hub too, not in folders only."""
     model = fresh_reward_model(str(headless), "cpu")
-    model.save(headless / "mine")
-    (headless / "bare").mkdir()
-    for file in headless.glob("*.*"):
-        shutil.copy(file, headless / "bare")
     for name in ("mine", "bare"):  # as the hub's cache on disk has them
         cached = headless / "hub" / f"models--someone--{name}"
-        shutil.copytree(headless / name, cached / "snapshots" / "abc")
+        model.save(cached / "snapshots" / "abc")
         (cached / "refs").mkdir()
         (cached / "refs" / "main").write_text("abc")
+    (cached / "snapshots" / "abc" / HEAD_FILE).unlink()
     monkeypatch.setattr(hub_constants, "HF_HUB_CACHE", str(headless / "hub"))
     found = load_reward_model("someone/mine", "cpu")
     assert torch.equal(found.head.weight, model.head.weight)
     with pytest.raises(ValueError, match="reward_model: got 'someone/bare'"):
         load_reward_model("someone/bare", "cpu")
-
-
-def test_a_damaged_head_is_named(tmp_path):
-    model = tiny_reward_model()
-    model.save(tmp_path / "mine")
-    (tmp_path / "mine" / "reward_head.safetensors").write_bytes(b"not weights")
-    with pytest.raises(FileProblem, match="reward_head.safetensors"):
-        load_reward_model(str(tmp_path / "mine"), "cpu")
 
 
 def test_stop_tokens_are_the_tokenizer_s_and_the_generation_config_s():

@@ -1,7 +1,6 @@
 """Prompts as texts, rows and conversations; several rewards as one."""
 
 import copy
-import json
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,7 @@ from helpers.reward_model import join
 from helpers.rewards import RewardSum, score_texts
 from helpers.sampling import SampledText, encode_prompts
 from helpers.state import start_run
-from helpers.tools.files import FileProblem
+from helpers.tools.files import FileProblem, write_jsonl
 
 TALK = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the soup"}]
 TEMPLATE = (
@@ -76,7 +75,7 @@ def test_a_row_with_other_columns_than_most_is_named(tmp_path):
     place = "the row 'a mistyped row, the first …'"
     assert str(found.value) == f"prompts: got columns ['wnat'] in {place}, {wants}"
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows[::-1]), encoding="utf-8")
+    write_jsonl(path, rows[::-1])
     with pytest.raises(ValueError) as found:
         read_prompts(path)
     assert str(found.value) == f"prompts: got columns ['wnat'] in line 4 of {path}, {wants}"
@@ -107,7 +106,7 @@ def test_a_reward_gets_the_messages_and_the_completion_without_the_template(conf
 
 def test_prompts_are_read_from_a_file(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ({"prompt": "a"}, {"prompt": TALK})))
+    write_jsonl(path, [{"prompt": "a"}, {"prompt": TALK}])
     assert [row["prompt"] for row in read_prompts(path)] == ["a", TALK]
     path.write_text("")
     with pytest.raises(ValueError, match="prompts: got no row"):

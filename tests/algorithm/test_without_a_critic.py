@@ -9,18 +9,10 @@ import pytest
 import torch
 from conftest import SMALL, tiny_models, watched
 from hypothesis import given
-from strategies import METHODS, close, flat, padded_batches, ppo_config, tiny_world, updated
+from strategies import METHODS, close, flat, padded_batches, ppo_config, seeded, tiny_world, updated
 
+from helpers import groups
 from helpers.config import RLHFConfig
-from helpers.groups import (
-    equal_groups,
-    group_advantages,
-    loss_mean,
-    mean_of_means,
-    mean_over_length,
-    rloo_advantages,
-    sequence_log_ratio,
-)
 from helpers.lessons.without_a_critic.prompt_weight import prompt_weight
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
@@ -43,7 +35,7 @@ def expected_gradient(size: int, **changes) -> torch.Tensor:
     for answers in itertools.product(range(3), repeat=size):
         logits = LOGITS.clone().requires_grad_()
         logprobs = logits.log_softmax(0)[list(answers)].unsqueeze(1)
-        advantages = group_advantages(REWARDS[list(answers)].unsqueeze(1), mask, config)
+        advantages = groups.group_advantages(REWARDS[list(answers)].unsqueeze(1), mask, config)
         loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask)
         (gradient,) = torch.autograd.grad(loss, logits)
         found -= probs[list(answers)].prod() * gradient
@@ -78,7 +70,7 @@ def test_the_weight_of_a_prompt_is_that_of_the_loop_s_own_advantages(p, size):
             rewards = torch.tensor(answers, dtype=torch.float64).unsqueeze(1)
             signs = 2 * rewards - 1
             logprobs = torch.nn.functional.logsigmoid(signs * odds)
-            advantages = group_advantages(rewards, mask, config)
+            advantages = groups.group_advantages(rewards, mask, config)
             loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask)
             chance = p ** sum(answers) * (1 - p) ** (size - sum(answers))
             total -= chance * float(torch.autograd.grad(loss, odds)[0])
@@ -92,15 +84,15 @@ def aggregated_gradient(how: str, size: int = 3) -> torch.Tensor:
     """E[−∇ loss] by the logits of four answers: right and wrong ones, of 2 tokens and of 6."""
     logits, lengths = torch.zeros(4, dtype=torch.float64), torch.tensor([2, 6, 2, 6])
     rewards = torch.tensor([1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
-    config = ppo_config(method="rloo", loss_aggregation=how, response_length=6)
+    mean = groups.loss_mean(ppo_config(method="rloo", loss_aggregation=how, response_length=6))
     found = torch.zeros(4, dtype=torch.float64)
     for answers in itertools.product(range(4), repeat=size):
         leaf, picked = logits.clone().requires_grad_(), list(answers)
         n = lengths[picked].unsqueeze(1)
         mask = torch.arange(6) < n
         logprobs = (leaf.log_softmax(0)[picked].unsqueeze(1) / n).expand(-1, 6)  # sums to log π
-        advantages = torch.where(mask, rloo_advantages(rewards[picked], size).unsqueeze(1), 0.0)
-        loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask, mean=loss_mean(config))
+        advantages = groups.rloo_advantages(rewards[picked], size).unsqueeze(1) * mask
+        loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask, mean=mean)
         (gradient,) = torch.autograd.grad(loss, leaf)
         found -= gradient / 4**size
     return found
@@ -125,14 +117,14 @@ def test_the_means_are_what_they_are_called(batch):
     x, mask = batch
     rows = [x[i][mask[i]].tolist() for i in range(len(x))]
     by_row = [sum(row) / len(row) for row in rows]
-    close(mean_of_means(x, mask), sum(by_row) / len(by_row), 1e-5)
-    close(mean_over_length(x, mask, 10), sum(map(sum, rows)) / (10 * len(rows)), 1e-5)
+    close(groups.mean_of_means(x, mask), sum(by_row) / len(by_row), 1e-5)
+    close(groups.mean_over_length(x, mask, 10), sum(map(sum, rows)) / (10 * len(rows)), 1e-5)
 
 
 @given(padded_batches(tensors=2, allow_empty_rows=False))
 def test_the_sequence_ratio_is_the_geometric_mean_of_the_tokens_ratios(batch):
     logprobs, old, mask = batch
-    found = sequence_log_ratio(logprobs, old, mask)
+    found = groups.sequence_log_ratio(logprobs, old, mask)
     for i in range(len(mask)):
         each = [(logprobs[i, t] - old[i, t]).item() for t in mask[i].nonzero().flatten().tolist()]
         close(found[i][mask[i]], torch.full((len(each),), sum(each) / len(each)), 1e-5)
@@ -152,19 +144,14 @@ ANSWERS = 5
 
 def kl_gradients(estimate: str, ratio: bool, on_policy: bool) -> tuple[torch.Tensor, ...]:
     """(expected gradient of the KL loss over samples of π_old, ∇KL(π‖π_ref), ∇KL(π_ref‖π))."""
-    generator = torch.Generator().manual_seed(4)
-    start, other, ref = torch.randn(3, ANSWERS, generator=generator, dtype=torch.float64)
+    start, other, ref = torch.randn(3, ANSWERS, generator=seeded(4), dtype=torch.float64)
     logits = start.requires_grad_()
     old = logits.detach() if on_policy else other
-    logp, old_logp, ref_logp = (x.log_softmax(0) for x in (logits, old, ref))
+    logp, old_logp, ref_logp = (x.log_softmax(0).unsqueeze(1) for x in (logits, old, ref))
     config = SimpleNamespace(kl_loss=estimate, kl_ratio=ratio)
-    column = torch.arange(ANSWERS)
-    batch = SimpleNamespace(
-        response_mask=torch.ones(ANSWERS, 1, dtype=torch.bool),
-        logprobs=old_logp[column].unsqueeze(1),
-        ref_logprobs=ref_logp[column].unsqueeze(1),
-    )
-    per_token = kl_loss(None, logp[column].unsqueeze(1), batch, config, None).squeeze(1)
+    mask = torch.ones(ANSWERS, 1, dtype=torch.bool)
+    batch = SimpleNamespace(response_mask=mask, logprobs=old_logp, ref_logprobs=ref_logp)
+    per_token = kl_loss(None, logp, batch, config, None)
     grad = lambda x: torch.autograd.grad(x, logits, retain_graph=True)[0]  # noqa: E731
     reverse = (logp.exp() * (logp - ref_logp)).sum()
     forward = (ref_logp.exp() * (ref_logp - logp)).sum()
@@ -193,28 +180,22 @@ def test_without_the_ratio_k1_says_nothing_k2_is_right_on_policy_and_k3_has_the_
 # --- one update -----------------------------------------------------------------------------------
 
 
-def alone(world, **options):
-    """Metrics and weights after one update of the policy alone."""
-    options = {"method": "rloo", "optimizer": "sgd", "learning_rate": 0.05} | options
-    return updated(world, critic=False, **options)[:2]
-
-
 def test_without_a_critic_the_policy_moves_as_beside_one_that_is_not_trained():
     world = tiny_world()
-    metrics, weights = alone(world, max_grad_norm=1e9)
+    options = {"optimizer": "sgd", "learning_rate": 0.05, "max_grad_norm": 1e9}
+    metrics, weights, _ = updated(world, critic=False, method="rloo", **options)
     assert not {"value_loss", "value_clip_fraction", "explained_variance"} & set(metrics)
-    options = {"optimizer": "sgd", "learning_rate": 0.05, "vf_coef": 0.0, "max_grad_norm": 1e9}
-    beside, policy, _ = updated(world, **options)
+    beside, policy, _ = updated(world, vf_coef=0.0, **options)
     close(weights, policy, 1e-7)
     assert {name: beside[name] for name in metrics} == pytest.approx(metrics)
 
 
 def test_equal_groups_have_advantages_of_exactly_zero():
     rewards = torch.tensor([0.1, 0.1, 0.1, 0.7, 0.1, 0.1])
-    assert equal_groups(rewards, 3).tolist() == [True] * 3 + [False] * 3
+    assert groups.equal_groups(rewards, 3).tolist() == [True] * 3 + [False] * 3
     config = RLHFConfig(batch_size=6, method="grpo", responses_per_prompt=3)
     mask = torch.ones(6, 1, dtype=torch.bool)
-    advantages = group_advantages(rewards.unsqueeze(1), mask, config)
+    advantages = groups.group_advantages(rewards.unsqueeze(1), mask, config)
     assert advantages[:3].eq(0).all() and advantages[3:].ne(0).all()
 
 
