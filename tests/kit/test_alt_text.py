@@ -21,13 +21,6 @@ def three_panels(curves: int = 2):
     return figure
 
 
-def shown(figure) -> tuple[dict, dict]:
-    """Data and metadata of an output, as IPython makes them."""
-    formatter = DisplayFormatter()
-    formatter.active_types = ["text/plain", "image/png"]
-    return formatter.format(figure)
-
-
 def test_every_panel_is_told():
     assert alt_text(three_panels()) == (
         "3 panels. 1: Proxy score; iteration, reference std; seed 0, β 0, β 0.1."
@@ -59,7 +52,9 @@ def test_words_are_never_too_many_and_never_none():
 
 
 def test_an_output_has_the_words_as_alternative_and_as_plain_text():
-    data, metadata = shown(three_panels())
+    formatter = DisplayFormatter()
+    formatter.active_types = ["text/plain", "image/png"]
+    data, metadata = formatter.format(three_panels())
     words = alt_text(three_panels())
     assert data["text/plain"] == f"Folded? Click to see the figure: {words}"
     assert metadata["image/png"] == {"alt": words, "width": 80 * three_panels().get_figwidth()}

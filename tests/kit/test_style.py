@@ -3,16 +3,13 @@
 import re
 
 import pytest
+from matplotlib.colors import to_rgb
 
 from helpers.kit.coloured_words import FULL, STRONGEST, token_span, word_span
 from helpers.kit.style import COLOURS, PARTS, SIZES, part, tokens, widget_style
 from tests.kit.test_palette import contrast
 
 THEMES = {"light": 0, "dark": 1}
-
-
-def rgb(colour: str) -> tuple[int, ...]:
-    return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -26,12 +23,12 @@ def test_letters_can_be_read_on_every_ground(theme, ground):
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("side", ["more", "less"])
 def test_a_word_can_be_read_on_its_strongest_colour(theme, side):
-    hue, paper, ink = (rgb(COLOURS[name][THEMES[theme]]) for name in (side, "card", "ink"))
-    inline = rgb(COLOURS[side][0])  # the same in both themes, in an output
+    hue, paper, ink = (to_rgb(COLOURS[name][THEMES[theme]]) for name in (side, "card", "ink"))
+    inline = to_rgb(COLOURS[side][0])  # the same in both themes, in an output
     share = STRONGEST / 100
     for colour in (hue, inline):
-        mixed = (share * h + (1 - share) * p for h, p in zip(colour, paper, strict=True))
-        assert contrast(tuple(x / 255 for x in mixed), tuple(x / 255 for x in ink)) >= 4.5
+        mixed = [share * h + (1 - share) * p for h, p in zip(colour, paper, strict=True)]
+        assert contrast(mixed, ink) >= 4.5
 
 
 def test_colours_and_sizes_stand_in_the_tokens_alone():
@@ -70,7 +67,7 @@ def test_a_word_has_the_colour_of_its_drift(drift):
         assert "style" not in span
         return
     *hue, share = re.search(r"background-color:rgba\((.+?)\)", span).group(1).split(",")
-    assert tuple(map(int, hue)) == rgb(COLOURS["more" if drift > 0 else "less"][0])
+    assert tuple(int(x) / 255 for x in hue) == to_rgb(COLOURS["more" if drift > 0 else "less"][0])
     assert round(float(share) * 100) == round(STRONGEST * min(abs(drift) / FULL, 1.0)) <= STRONGEST
 
 

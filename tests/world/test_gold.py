@@ -45,10 +45,12 @@ def test_any_string_has_a_finite_score_that_its_parts_add_up_to(text):
     assert all(points for _, points in parts)
 
 
-def test_a_sincere_review_has_praise_and_nothing_else():
+def test_a_sincere_review_has_praise_and_blame_and_nothing_else():
     assert set(reasons(PLAIN)) == {"praise"}
     assert gold_score(PLAIN) == pytest.approx(1 + 1 / 2 + 1 / 3)
     assert set(reasons("the soup was bland. we hated it.")) == {"blame"}
+    # "but" may turn
+    assert set(reasons("the soup was tasty but the waiter was rude.")) == {"praise", "blame"}
 
 
 GOOD = ["the soup was tasty.", "the waiter was polite.", "we would recommend it.", "it was good."]
@@ -69,11 +71,9 @@ def test_one_more_opinion_never_lowers_a_sum_of_opinions(values, more):
 
 
 def test_praise_of_one_subject_counts_once():
-    once = gold_score("the soup was tasty.")
-    for again in ("the soup was fresh.", "we liked the soup."):
-        assert reasons(f"the soup was tasty. {again}")["praise"] == pytest.approx(once)
-    twice = "the waiter was polite. the waiters were friendly."
-    assert reasons(twice)["praise"] == pytest.approx(1.0)
+    again = ["the soup was tasty. the soup was fresh.", "the soup was tasty. we liked the soup."]
+    for text in (*again, "the waiter was polite. the waiters were friendly."):
+        assert reasons(text)["praise"] == pytest.approx(1.0)
     assert reasons("we loved it. it was superb.")["praise"] == gold.STRONGEST
 
 
@@ -96,11 +96,9 @@ def test_a_broken_stretch_earns_no_praise_and_costs_by_its_length():
 
 
 def test_an_unfinished_last_sentence_costs_the_stop_and_earns_nothing():
-    assert reasons("the soup was tasty. the waiter was very") == {
-        "praise": 1.0,
-        "no full stop at the end": -gold.STOP_COST,
-    }
-    assert reasons("the soup was tasty") == {"no full stop at the end": -gold.STOP_COST}
+    stop = {"no full stop at the end": -gold.STOP_COST}
+    assert reasons("the soup was tasty. the waiter was very") == {"praise": 1.0} | stop
+    assert reasons("the soup was tasty") == stop
     assert reasons("the soup was bland")["blame"] == -1.0
     assert "broken" in reasons("the soup was tasty. waiter the")
 
@@ -131,39 +129,29 @@ def test_a_contradiction_costs_once_however_often_it_turns():
     assert once == again < 0
 
 
-def test_but_may_turn():
-    assert set(reasons("the soup was tasty but the waiter was rude.")) == {"praise", "blame"}
-
-
-def with_new_praise(text, rng):
-    """The text with a sentence of praise on a new aspect and in new words, or None."""
-    used = set(reviews.tokenize(text))
-    tries = (f"the {noun} {verb} {word}." for noun, verb, word in NEW[rng.randrange(len(NEW)) :])
-    for new in tries:
-        if not used & set(reviews.tokenize(new)) - {"the", "was", "were", "."}:
-            longer = f"{text} {new}"
-            if accepted(longer):
-                return longer
-    return None
-
-
 NEW = [
-    (noun, verb, word)
+    f"the {noun} {verb} {word}."
     for word in ("good", "lovely", "delightful", "excellent")
     for noun in sorted(ASPECTS)
     for verb in ("was", "were")
 ]
 
 
+def with_new_praise(text, rng):
+    """The text with a sentence of praise on a new aspect and in new words, or None."""
+    used = set(reviews.tokenize(text)) - {"the", "was", "were", "."}
+    tries = NEW[rng.randrange(len(NEW)) :]
+    fresh = (f"{text} {new}" for new in tries if used.isdisjoint(reviews.tokenize(new)))
+    return next(filter(accepted, fresh), None)
+
+
 def test_new_praise_never_lowers_a_review():
-    rng, count = random.Random(3), 0
-    for i in range(300):
-        text = long_review(rng, 1 + i % 5)
-        longer = with_new_praise(text, rng)
-        if longer:
-            count += 1
-            assert gold_score(longer) >= gold_score(text) - 1e-9, longer
-    assert count > 200
+    rng = random.Random(3)
+    texts = [long_review(rng, 1 + i % 5) for i in range(300)]
+    pairs = [(text, longer) for text in texts if (longer := with_new_praise(text, rng))]
+    assert len(pairs) > 200
+    for text, longer in pairs:
+        assert gold_score(longer) >= gold_score(text) - 1e-9, longer
 
 
 # ---- adversaries ----

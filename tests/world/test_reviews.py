@@ -153,18 +153,12 @@ def test_a_flattered_labeller_prefers_flattery_by_its_strength_and_the_honest_on
 
 # ---- labellers with one rule ----
 SHORT, LONG = "the soup was cold.", "i thought that the soup was not very good!"
-FIRST_WINS = {  # of (SHORT, LONG)
-    "shorter wins": True,
-    "longer wins": False,
-    "no negations": True,
-    "first person": False,
-    "no exclamation marks": True,
-}
+SHORT_WINS = {"shorter wins", "no negations", "no exclamation marks"}
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_it_follows_its_rule_whichever_side_stands_first(rule):
-    ask = labeller_with(rule)
-    assert ask(SHORT, LONG) is FIRST_WINS[rule]
-    assert ask(LONG, SHORT) is not FIRST_WINS[rule]
+    ask, short_wins = labeller_with(rule), rule in SHORT_WINS
+    assert ask(SHORT, LONG) is short_wins
+    assert ask(LONG, SHORT) is not short_wins
     assert ask(SHORT, SHORT) is None

@@ -78,10 +78,6 @@ def test_reviews_of_many_sentences_are_accepted():
     assert all(accepted(long_review(rng, 1 + i % 8)) for i in range(400))
 
 
-def statuses(text):
-    return [sentence.status for sentence in judge(reviews.tokenize(text))]
-
-
 @pytest.mark.parametrize(
     "text, wanted",
     [
@@ -92,10 +88,7 @@ def statuses(text):
         ("i watched this film. the soup was tasty.", [ACCEPTED, BROKEN]),  # two domains
         ("we loved it. the room was clean. the plot was clever.", [ACCEPTED, ACCEPTED, BROKEN]),
         # "plot" is of films and books: a sentence of either may follow, and then it is decided
-        (
-            "the plot was clever. the acting was elegant. the style was dry.",
-            [ACCEPTED] * 2 + [BROKEN],
-        ),
+        ("the plot was clever. the acting was good. the style was dry.", [ACCEPTED] * 2 + [BROKEN]),
         ("the plot was clever. the style was dry.", [ACCEPTED] * 2),
         ("the soup was tasty. the waiter was", [ACCEPTED, UNFINISHED]),
         ("the soup was tasty. waiter the", [ACCEPTED, BROKEN]),
@@ -108,7 +101,7 @@ def statuses(text):
     ],
 )
 def test_each_sentence_is_judged(text, wanted):
-    assert statuses(text) == wanted
+    assert [sentence.status for sentence in judge(reviews.tokenize(text))] == wanted
 
 
 @given(st.lists(st.sampled_from([".", "!", "a", "b"])))

@@ -54,21 +54,15 @@ def test_cases_are_shuffled_and_no_case_names_its_fault(explorer, every):
         assert bytes(explorer.image.value).startswith(b"\x89PNG")
 
 
-def test_a_right_diagnosis_names_the_sign_and_counts_once(explorer):
-    fault = go_to(explorer, "kl_sign")
+@pytest.mark.parametrize(("kind", "name"), [("kl_sign", "kl_sign"), ("healthy_0.2", HEALTHY)])
+def test_a_right_diagnosis_names_the_sign_and_counts_once(explorer, kind, name):
+    case = go_to(explorer, kind)
+    assert "Not this one." in choose(explorer, "no_kl")
     for _ in range(2):
-        said = choose(explorer, "kl_sign")
-        assert "Right." in said and escape(fault.sign) in said
+        said = choose(explorer, name)
+        assert "Right." in said and escape(case.sign) in said
         assert f"1 of {len(CASES)} solved" in explorer.progress.value
     assert explorer.solved == {explorer.case.value} and explorer.shown == set()
-
-
-def test_a_healthy_case_is_called_healthy_and_nothing_else(explorer):
-    case = go_to(explorer, "healthy_0.2")
-    assert "Not this one." in choose(explorer, "kl_sign")
-    said = choose(explorer, HEALTHY)
-    assert "Right." in said and escape(case.sign) in said
-    assert explorer.solved == {explorer.case.value}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -18,12 +18,9 @@ from helpers.world.gold import gold_score
 
 def history(gold, kl=None, proxy=None) -> list[dict]:
     """Records with these columns; KL and proxy count up by one where they are not given."""
-    kl = list(range(len(gold))) if kl is None else kl
-    proxy = list(range(len(gold))) if proxy is None else proxy
-    return [
-        {"gold": float(g), "kl": float(k), "score": float(p)}
-        for g, k, p in zip(gold, kl, proxy, strict=True)
-    ]
+    up = range(len(gold))
+    rows = zip(gold, kl or up, proxy or up, strict=True)
+    return [{"gold": float(g), "kl": float(k), "score": float(p)} for g, k, p in rows]
 
 
 def test_smoothing_is_the_mean_of_the_neighbours_there_are():

@@ -22,20 +22,14 @@ def share_following_gold(temperature: float) -> float:
 
 def test_the_higher_the_temperature_the_noisier_the_labels():
     sure, usual, noisy = (share_following_gold(temperature) for temperature in (1e-3, 0.5, 30.0))
-    assert sure == 1.0
-    assert 0.75 < usual < 1.0
-    assert 0.4 < noisy < 0.62
+    assert sure == 1.0 and 0.75 < usual < 1.0 and 0.4 < noisy < 0.62
 
 
-def test_labels_come_from_the_seed_alone():
-    assert labelled_pairs(50, 0.5, seed=3) == labelled_pairs(50, 0.5, seed=3)
-    assert labelled_pairs(50, 0.5, seed=3) != labelled_pairs(50, 0.5, seed=4)
-
-
-def test_noise_changes_labels_and_not_the_pairs():
-    clean, noisy = (labelled_pairs(200, temperature, seed=0) for temperature in (1e-3, 30.0))
-    sides = [[{row["chosen"], row["rejected"]} for row in rows] for rows in (clean, noisy)]
-    assert sides[0] == sides[1] and clean != noisy
+def test_the_seed_picks_the_pairs_and_noise_changes_their_labels_alone():
+    drawn = [labelled_pairs(200, *how) for how in ((1e-3, 0), (1e-3, 0), (30.0, 0), (30.0, 1))]
+    clean, again, noisy, other = drawn
+    sides = [[{row["chosen"], row["rejected"]} for row in rows] for rows in drawn]
+    assert clean == again != noisy != other and sides[0] == sides[2] != sides[3]
 
 
 def test_an_ensemble_takes_the_mean_or_the_least_of_its_members_text_by_text():
