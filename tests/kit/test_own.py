@@ -11,22 +11,15 @@ from helpers import gae, groups, steps, whitening
 from helpers.kit import own
 from helpers.kit.places import PLACES, course_version, in_place
 from helpers.lessons.gae.checks import check_compute_gae
-from helpers.lessons.ppo_update.checks import (
-    check_policy_loss,
-    check_ppo_update_step,
-    check_value_loss,
-)
-from helpers.lessons.rollouts.checks import (
-    check_forward_logprobs,
-    check_position_ids,
-    check_sample_with_cache,
-)
+from helpers.lessons.ppo_update import checks as ppo
+from helpers.lessons.rollouts import checks as rollouts
 from helpers.lessons.whitening.checks import check_masked_var, check_whiten_advantages
 from helpers.state import start_run
 
 CHECKS = (
-    check_compute_gae, check_forward_logprobs, check_masked_var, check_policy_loss, check_position_ids,
-    check_ppo_update_step, check_sample_with_cache, check_value_loss, check_whiten_advantages,
+    check_compute_gae, check_masked_var, check_whiten_advantages,
+    ppo.check_policy_loss, ppo.check_ppo_update_step, ppo.check_value_loss,
+    rollouts.check_forward_logprobs, rollouts.check_position_ids, rollouts.check_sample_with_cache,
 )  # fmt: skip
 SOLUTIONS = {check.exercise.name: check.exercise.right for check in CHECKS}
 
@@ -71,7 +64,7 @@ def test_an_option_that_a_function_lacks_is_left_to_the_courses():
     assert torch.equal(stand_in(x, mask, shift_mean=False), course(x, mask, False))
 
 
-@pytest.mark.parametrize("check", [c for c in CHECKS if c is not check_sample_with_cache])
+@pytest.mark.parametrize("check", [c for c in CHECKS if c is not rollouts.check_sample_with_cache])
 def test_the_courses_version_passes_the_check(check):
     function = course_version(check.exercise)
     use, report = own.taken(check, function, check.report(function))

@@ -220,16 +220,14 @@ def test_a_kl_that_is_not_0_at_the_start_is_dropout_temperature_or_top_k():
 
 
 def test_lesson_09_says_how_far_the_kl_runs():
-    clinic = load_clinic()
-    ends = {n: [late(h, "kl") for h in clinic.histories(n, range(6))] for n in ("no_kl", "kl_sign")}
-    assert [[round(x) for x in (min(e), max(e))] for e in ends.values()] == [[11, 27], [74, 172]]
-    raw = [late(history, "kl") for history in clinic.histories("raw_scores")]
-    healthy = [late(history, "kl") for history in clinic.histories("healthy")]
-    assert (round(min(raw)), round(max(raw))) == (7, 9)
+    clinic, seeds = load_clinic(), range(6)
+    ends = lambda *which: [late(history, "kl") for history in clinic.histories(*which)]  # noqa: E731
+    raw, healthy = ends("raw_scores"), ends("healthy")
+    said = ends("no_kl", seeds), ends("kl_sign", seeds), raw
+    assert [(round(min(kl)), round(max(kl))) for kl in said] == [(11, 27), (74, 172), (7, 9)]
     assert 1.5 < sum(raw) / sum(healthy) < 2.5  # "about twice"
-    reached = [late(history, "kl") for history in clinic.healthy(range(6)).values()]
-    for name in ("dropout_on_mild", "temperature_mild"):
-        mild = [late(history, "kl") for history in clinic.histories(name, range(6))]
+    reached = [late(history, "kl") for history in clinic.healthy(seeds).values()]
+    for mild in (ends("dropout_on_mild", seeds), ends("temperature_mild", seeds)):
         assert min(reached) < min(mild) and max(mild) < max(reached)
 
 

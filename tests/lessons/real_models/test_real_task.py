@@ -46,11 +46,10 @@ def tiny(monkeypatch):
     def models(actor, tokenizer, reward, **how):
         return Models(actor, None, reward, make_reference(actor), tokenizer)
 
-    monkeypatch.setattr(task_study, "load_line_model", letter_model)
-    monkeypatch.setattr(task_study, "lora_models", models)
-    monkeypatch.setattr(task_study, "CHOSEN", ("first_letter",))
-    monkeypatch.setattr(task_study, "PROMPTS", {"trained": 20, "held_out": 12})
-    monkeypatch.setattr(task_study, "SHOTS", (2, 4))  # that of the task is 4
+    given = {"load_line_model": letter_model, "lora_models": models, "CHOSEN": ("first_letter",)}
+    given |= {"PROMPTS": {"trained": 20, "held_out": 12}, "SHOTS": (2, 4)}  # that of the task is 4
+    for name, value in given.items():
+        monkeypatch.setattr(task_study, name, value)
     monkeypatch.setitem(task_study.SETTINGS, "checkpoint_every", 1)
     monkeypatch.setattr(
         "helpers.studies.study.run_all", lambda tasks, *_: [work(*given) for work, given in tasks]

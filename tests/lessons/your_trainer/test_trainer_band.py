@@ -14,6 +14,8 @@ from tests.notebooks.exercises import NOTEBOOKS, read
 
 (LESSON,) = (path for path in NOTEBOOKS if path.stem == "06_your_trainer")
 SMALL = {"iterations": 2, "batch_size": 4, "minibatch_size": 4, "response_length": 6}
+REWARDS, TRAIN = EXERCISES["total_rewards"], EXERCISES["train"]
+WRONG = REWARDS.compiled(REWARDS.solution.replace("-kl_coef", "kl_coef"))
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +72,8 @@ def test_functions_of_the_learner_are_called_and_put_back():
 
 
 def test_a_trainer_s_wrong_function_is_explained_and_replaced(capsys):
-    rewards = EXERCISES["total_rewards"]
-    wrong = rewards.compiled(rewards.solution.replace("-kl_coef", "kl_coef"))
-    train = EXERCISES["train"].compiled(EXERCISES["train"].solution)
-    assert check_trainer([wrong, train]) == COURSE | {"train": train}
+    train = TRAIN.compiled(TRAIN.solution)
+    assert check_trainer([WRONG, train]) == COURSE | {"train": train}
     said = capsys.readouterr().out
     assert said.startswith("yours: train\n") and "✗ total_rewards" in said
 
@@ -103,8 +103,7 @@ def test_a_seed_fixes_a_run_whoever_draws_the_prompts(draw):
 @pytest.mark.nightly
 def test_a_rate_that_is_not_annealed_stays_in_the_band_and_goes_on_rising(band):
     """Lesson 06 says so: in the band on four seeds of four, further than it over 60 iterations on three."""
-    train = EXERCISES["train"]
-    known = {"train": train.compiled(train.solution.replace(" * left", ""))}
+    known = {"train": TRAIN.compiled(TRAIN.solution.replace(" * left", ""))}
     for seed in (1000, 1001, 1002, 1003):
         run = band_of.run_trainer(known, trainer_config(seed=seed))
         assert band_of.first_exit(run, band) is None
@@ -117,10 +116,7 @@ def test_a_rate_that_is_not_annealed_stays_in_the_band_and_goes_on_rising(band):
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", (1000, 1001, 1002))
 def test_wrong_rewards_leave_the_band(band, seed):
-    rewards = EXERCISES["total_rewards"]
-    paid = rewards.compiled(rewards.solution.replace("-kl_coef", "kl_coef"))
-    assert paid(*rewards.cases[0]).ne(rewards.right(*rewards.cases[0])).any()
-    wrong = band_of.run_trainer({"total_rewards": paid}, trainer_config(seed=seed))
+    wrong = band_of.run_trainer({"total_rewards": WRONG}, trainer_config(seed=seed))
     assert band_of.first_exit(wrong, band)[::2] == ("kl", "above")
 
 
