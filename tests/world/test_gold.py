@@ -16,8 +16,17 @@ from helpers.config import RLHFConfig
 from helpers.data import DATA, load_rows
 from helpers.models import load_actor, load_tokenizer
 from helpers.sampling import sample_texts
-from helpers.world import gold, reviews
-from helpers.world.gold import diminishing, gold_score, gold_scores
+from helpers.world import reviews
+from helpers.world.gold import (
+    BROKEN_COST,
+    BROKEN_WORD_COST,
+    LOWEST,
+    STOP_COST,
+    STRONGEST,
+    diminishing,
+    gold_score,
+    gold_scores,
+)
 from helpers.world.lexicon import OPINIONS
 from helpers.world.opinions import ASPECTS, find_contradictions, find_opinions
 
@@ -39,7 +48,7 @@ def reasons(text):
 @given(st.text() | st.lists(st.sampled_from(reviews.VOCABULARY)).map(" ".join))
 def test_any_string_has_a_finite_score_that_its_parts_add_up_to(text):
     score, parts = gold_score(text, explain=True)
-    assert math.isfinite(score) and score >= gold.LOWEST
+    assert math.isfinite(score) and score >= LOWEST
     assert score == gold_score(text) == sum(points for _, points in parts)
     assert gold_scores([text]) == [score]
     assert all(points for _, points in parts)
@@ -74,7 +83,7 @@ def test_praise_of_one_subject_counts_once():
     again = ["the soup was tasty. the soup was fresh.", "the soup was tasty. we liked the soup."]
     for text in (*again, "the waiter was polite. the waiters were friendly."):
         assert reasons(text)["praise"] == pytest.approx(1.0)
-    assert reasons("we loved it. it was superb.")["praise"] == gold.STRONGEST
+    assert reasons("we loved it. it was superb.")["praise"] == STRONGEST
 
 
 @pytest.mark.parametrize("text", [PLAIN, GOOD[0], "i saw this film.", "the soup was bland."])
@@ -90,13 +99,13 @@ def test_a_broken_stretch_earns_no_praise_and_costs_by_its_length():
     lengths, unknown = range(1, 24), [f"z{letter}" for letter in string.ascii_lowercase]
     scores = [gold_score(f"{PLAIN} {' '.join(unknown[:n])}.") for n in lengths]
     costs = [gold_score(PLAIN) - score for score in scores]
-    assert costs == pytest.approx([gold.BROKEN_COST + gold.BROKEN_WORD_COST * n for n in lengths])
+    assert costs == pytest.approx([BROKEN_COST + BROKEN_WORD_COST * n for n in lengths])
     assert min(costs) >= 1 and min(np.diff(costs)) >= 0.25 - 1e-9
     assert "praise" not in reasons("the soup were tasty. the waiter polite.")
 
 
 def test_an_unfinished_last_sentence_costs_the_stop_and_earns_nothing():
-    stop = {"no full stop at the end": -gold.STOP_COST}
+    stop = {"no full stop at the end": -STOP_COST}
     assert reasons("the soup was tasty. the waiter was very") == {"praise": 1.0} | stop
     assert reasons("the soup was tasty") == stop
     assert reasons("the soup was bland")["blame"] == -1.0

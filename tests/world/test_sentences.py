@@ -8,10 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from text_edits import accepted, breaks, derivations, long_review
 
-from helpers.world import reviews, sentences
+from helpers.world import reviews
 from helpers.world.grammar import ALL_REVIEWS, REVIEWS
 from helpers.world.nodes import Words, maybe, one_of, phrase
-from helpers.world.sentences import ACCEPTED, BROKEN, STOPS, UNFINISHED, begins, cut, judge, split
+from helpers.world.sentences import (
+    ACCEPTED,
+    BROKEN,
+    SENTENCES,
+    STOPS,
+    UNFINISHED,
+    begins,
+    cut,
+    judge,
+    split,
+    yields,
+)
 
 PARTS = {"j": one_of("and/./but"), "m": maybe(0.5, Words("c")), "d": one_of("d/e")}
 SMALL = phrase("a {j} b {m} . {d} {j} {d}", **PARTS)
@@ -47,14 +58,14 @@ def test_begins_and_yields_agree_with_all_texts(node):
     beginnings = {text[:n] for text in texts for n in range(len(text) + 1)}
     for length in range(5):
         for words in itertools.product("a b c d e and but".split(), repeat=length):
-            assert sentences.yields(node, list(words)) == (words in texts)
+            assert yields(node, list(words)) == (words in texts)
             assert begins(node, list(words)) == (words in beginnings)
 
 
 def test_no_sentence_contains_a_stop():
-    for first, later in sentences.SENTENCES.values():
+    for first, later in SENTENCES.values():
         assert STOPS.isdisjoint(first.vocabulary | later.vocabulary)
-    assert set(sentences.SENTENCES) == set(REVIEWS)
+    assert set(SENTENCES) == set(REVIEWS)
 
 
 # ---- texts ----

@@ -13,13 +13,18 @@ from helpers import ppo, steps
 from helpers.config import RLHFConfig
 from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
-from helpers.lessons.debugging import study
 from helpers.lessons.debugging.cases import PAIRS, PLANTED, REPAIRED_IN_CODE, VARIANTS
 from helpers.lessons.debugging.checks import MISSED, as_found, right, trainable
 from helpers.lessons.debugging.diagnose import column, diagnose, late, out_of_band
 from helpers.lessons.debugging.differences import READINGS, tell_apart
 from helpers.lessons.debugging.figures import METRICS
-from helpers.lessons.debugging.study import load_clinic
+from helpers.lessons.debugging.study import (
+    ClinicOptions,
+    load_clinic,
+    rerun,
+    steps_from,
+    train_repaired,
+)
 from helpers.state import load_models, start_run
 from helpers.studies.faults import FAULTS, Fault
 
@@ -150,17 +155,17 @@ def test_a_flag_is_raised_outside_the_range_and_for_nan():
 
 
 def test_the_study_plants_what_it_names():
-    jobs = {job.name: job for job in study.ClinicOptions(seeds=[0, 3]).plan()}
-    assert jobs["healthy_seed_3"].config.kl_coef == 0.1
-    assert jobs["no_kl_seed_0"].config.kl_coef == 0.0
-    planted = {name: job.train.keywords["within"].__self__ for name, job in jobs.items()}
+    study = {job.name: job for job in ClinicOptions(seeds=[0, 3]).plan()}
+    assert study["healthy_seed_3"].config.kl_coef == 0.1
+    assert study["no_kl_seed_0"].config.kl_coef == 0.0
+    planted = {name: job.train.keywords["within"].__self__ for name, job in study.items()}
     assert planted["kl_sign_seed_0"] == FAULTS["kl_sign"]
     assert planted["healthy_0.3_seed_0"].wrong == {}
-    assert jobs["healthy_0.3_seed_0"].config.kl_coef == 0.3
-    whole = {job.name for job in jobs.values() if job.whole and job.config.seed != 0}
+    assert study["healthy_0.3_seed_0"].config.kl_coef == 0.3
+    whole = {job.name for job in study.values() if job.whole and job.config.seed != 0}
     assert whole == {"healthy_seed_3"}
     assert planted["dropout_on_mild_seed_3"] == PLANTED["dropout_on_mild"]
-    assert pickle.loads(pickle.dumps(jobs["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
+    assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
 
 
 def test_a_healthy_run_is_in_the_band_of_the_others_and_the_case_kept_for_repair_is_not():
@@ -235,16 +240,16 @@ def test_lesson_09_says_how_far_the_kl_runs():
 def test_a_case_runs_again_from_its_name():
     followed = []
     follow = lambda records, total: (followed.append(total) or record for record in records)  # noqa: E731
-    again = study.rerun("kl_sign", iterations=2, follow=follow)
+    again = rerun("kl_sign", iterations=2, follow=follow)
     assert len(again.history) == 2 and again.label == "kl_sign" and followed == [2, 2]
-    assert study.train_repaired(right, iterations=1).snapshots
+    assert train_repaired(right, iterations=1).snapshots
     with pytest.raises(ValueError, match="case: got 'typo', wants one of"):
-        study.rerun("typo")
+        rerun("typo")
 
 
 def from_one(function) -> Fault:
-    """Steps 5 and 6 from one function, as `study.train_repaired` plants it."""
-    return Fault("repaired", wrong=study.steps_from(function))
+    """Steps 5 and 6 from one function, as `train_repaired` plants it."""
+    return Fault("repaired", wrong=steps_from(function))
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,15 @@ from itertools import product
 import pytest
 import torch
 
-from helpers.lessons.overoptimization import turning
 from helpers.lessons.overoptimization.checks import check_edit_effect, check_keep_best
 from helpers.lessons.overoptimization.study import BASE, load_reward_studies
-from helpers.lessons.overoptimization.turning import smooth, stop_at_kl, turning_point, value_at
+from helpers.lessons.overoptimization.turning import (
+    band,
+    smooth,
+    stop_at_kl,
+    turning_point,
+    value_at,
+)
 from helpers.lessons.overoptimization.widgets import Gallery, judged_html
 from helpers.studies.runs import WATCHED_PROMPTS, Run
 from helpers.world.gold import gold_score
@@ -70,7 +75,7 @@ def test_a_band_ends_where_the_first_run_ends_and_is_in_the_units_asked_for():
         history([g] * 20, kl=[0.05 * k * top for k in range(20)], proxy=[2.0] * 20)
         for g, top in ((3.0, 1.0), (5.0, 9.0))
     )
-    made = turning.band([near, far], start=(1.0, 0.0), std=(2.0, 1.0))
+    made = band([near, far], start=(1.0, 0.0), std=(2.0, 1.0))
     mean, low, high = made["gold"]
     assert float(made["d"].max()) < 1.0  # √0.95, where the nearer run ends
     assert mean.tolist() == pytest.approx([1.5] * len(mean))

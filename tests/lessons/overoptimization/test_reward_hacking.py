@@ -6,8 +6,16 @@ import torch
 from conftest import tiny_models
 
 from helpers.config import RLHFConfig
-from helpers.lessons.overoptimization import distilling, study
-from helpers.lessons.overoptimization.study import BASE, RECIPES, load_reward_studies, recipe
+from helpers.lessons.overoptimization import distilling
+from helpers.lessons.overoptimization.study import (
+    BASE,
+    FACTORS,
+    RECIPES,
+    RewardHackingOptions,
+    load_reward_studies,
+    name_of,
+    recipe,
+)
 from helpers.lessons.overoptimization.turning import turning_point
 from helpers.sampling import sample_batches
 from helpers.state import start_run
@@ -15,11 +23,11 @@ from helpers.studies.beta_sweep import load_sweep
 
 
 def test_every_kind_differs_from_the_base_in_one_thing_and_stands_in_one_factor():
-    named = [kind for values in study.FACTORS.values() for kind in values]
+    named = [kind for values in FACTORS.values() for kind in values]
     assert sorted(set(named)) == sorted(RECIPES) and RECIPES[BASE] == {}
-    assert [name for name, kinds in study.FACTORS.items() if BASE not in kinds] == ["labeller"]
-    assert len({study.name_of(kind) for kind in RECIPES}) == len(RECIPES)
-    assert study.name_of("pairs_300") == "pairs: 300" and study.name_of(BASE) == "base: 1,000 pairs"
+    assert [name for name, kinds in FACTORS.items() if BASE not in kinds] == ["labeller"]
+    assert len({name_of(kind) for kind in RECIPES}) == len(RECIPES)
+    assert name_of("pairs_300") == "pairs: 300" and name_of(BASE) == "base: 1,000 pairs"
     one_thing = [{"pairs"}, {"temperature"}, {"layers", "width"}, {"members", "combine"}]
     one_thing += [{"pairs", "flattery"}]  # beside the honest labels of as many pairs
     for kind, changes in RECIPES.items():
@@ -27,13 +35,13 @@ def test_every_kind_differs_from_the_base_in_one_thing_and_stands_in_one_factor(
 
 
 def test_the_study_gives_each_run_its_own_reward_and_no_leash():
-    jobs = study.RewardHackingOptions(only=[BASE, "noise_3"], seeds=[0, 2]).plan()
+    study = RewardHackingOptions(only=[BASE, "noise_3"], seeds=[0, 2]).plan()
     names = ["base_seed_0", "noise_3_seed_0", "base_seed_2", "noise_3_seed_2"]
-    assert [job.name for job in jobs] == names
-    assert {job.config.kl_coef for job in jobs} == {0.0}
+    assert [job.name for job in study] == names
+    assert {job.config.kl_coef for job in study} == {0.0}
     assert recipe("noise_3", 2).temperature == 3.0 and recipe("noise_3", 2).seed == 2
-    rewards = [job.train.keywords["reward"] for job in jobs]
-    assert rewards == [recipe(job.kind, job.config.seed) for job in jobs]
+    rewards = [job.train.keywords["reward"] for job in study]
+    assert rewards == [recipe(job.kind, job.config.seed) for job in study]
 
 
 def turns(kind):
@@ -70,8 +78,8 @@ def test_what_is_kept_is_the_best_of_each_prompts_samples(prompts):
 
 
 def test_the_recorded_distillations_stand_in_the_order_that_the_lesson_says():
-    runs, sweep = distilling.load_distilling(), load_sweep()
-    value = {k: [run.final["value"] for run in runs.of_kind(k)] for k in distilling.KINDS}
+    study, sweep = distilling.load_distilling(), load_sweep()
+    value = {k: [run.final["value"] for run in study.of_kind(k)] for k in distilling.KINDS}
     assert {len(values) for values in value.values()} == {3}
     ppo = [sweep.run(distilling.KL_COEF, seed).final["value"] for seed in (0, 1, 2)]
     assert max(value["best_of_10"]) < min(value["optimal"]) and max(value["optimal"]) < min(ppo)

@@ -8,7 +8,14 @@ from conftest import tiny_models
 
 from helpers.lessons.real_models import review_gold, reward_study
 from helpers.lessons.real_models.review_gold import gold, is_broken
-from helpers.lessons.real_models.reward_study import PPO, RealReward, labelled, outcomes
+from helpers.lessons.real_models.reward_study import (
+    NOISE,
+    PPO,
+    RealReward,
+    RealRewardOptions,
+    labelled,
+    outcomes,
+)
 from helpers.models import make_critic, make_reference
 from helpers.reward_model import RewardModel
 from helpers.state import Models
@@ -50,7 +57,7 @@ def test_labels_follow_gold_with_bradley_terry_noise(words):
     texts = [f"{i} is {word}." for i in range(2000) for word in ("good", "so")]
     rows = labelled(texts, 2000, seed=0)
     share = sum("good" in row["chosen"] for row in rows) / 2000
-    wanted = torch.sigmoid(torch.tensor(0.5 / reward_study.NOISE)).item()
+    wanted = torch.sigmoid(torch.tensor(0.5 / NOISE)).item()
     assert share == pytest.approx(wanted, abs=4 * (wanted * (1 - wanted) / 2000) ** 0.5)
     assert all(row["chosen"].split()[0] == row["rejected"].split()[0] for row in rows)
     assert labelled(texts, 300, 0) == rows[:300] and labelled(texts, 300, 1) != rows[:300]
@@ -81,7 +88,7 @@ def tiny(words, monkeypatch):
 
 def options(folder, *only, resume=False):
     given = {"iterations": 2, "seeds": [0], "out": folder / "out", "work": folder / "work"}
-    return reward_study.RealRewardOptions(**given, only=list(only), resume=resume)
+    return RealRewardOptions(**given, only=list(only), resume=resume)
 
 
 def test_a_study_samples_labels_fits_and_trains(tiny, tmp_path, monkeypatch):
@@ -129,8 +136,7 @@ class Planted(RealReward):
     """A study with this gold and proxy, with a noise that differs by opening, and these efficiencies."""
 
     def __init__(self, gold=GOLD, proxy=PROXY, reached=0.6):
-        config = reward_study.RealRewardOptions().config(0)
-        super().__init__([Run(config, kind=kind) for kind in KINDS], {})
+        super().__init__([Run(RealRewardOptions().config(0), kind=kind) for kind in KINDS], {})
         self.tables, self.reached = {"gold": gold, "proxy": proxy}, reached
         self.noise = 0.1 * torch.randn(3, 48, generator=torch.Generator().manual_seed(0))
 

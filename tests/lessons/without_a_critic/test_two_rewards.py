@@ -5,7 +5,11 @@ import torch
 
 from helpers.groups import grpo_advantages
 from helpers.lessons.without_a_critic import two_rewards
-from helpers.lessons.without_a_critic.two_rewards import normalise_then_sum, sum_then_normalise
+from helpers.lessons.without_a_critic.two_rewards import (
+    normalise_then_sum,
+    sum_then_normalise,
+    tilted,
+)
 from helpers.theory.optimum import kl_divergence
 
 REWARDS = torch.randn(2, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -14,9 +18,9 @@ REWARDS = torch.randn(2, 40, generator=torch.Generator().manual_seed(0), dtype=t
 @pytest.mark.parametrize("kl", [0.1, 1.0])
 def test_no_policy_of_this_kl_has_a_higher_weighted_sum(kl):
     weights = torch.tensor([0.3, 2.0])
-    best = two_rewards.tilted(REWARDS, weights, kl)
+    best = tilted(REWARDS, weights, kl)
     assert float(kl_divergence(best, torch.full_like(best, 1 / 40))) == pytest.approx(kl, abs=1e-9)
-    others = torch.stack([two_rewards.tilted(torch.randn(2, 40), weights, kl) for _ in range(50)])
+    others = torch.stack([tilted(torch.randn(2, 40), weights, kl) for _ in range(50)])
     weighted = weights.double() @ REWARDS
     assert (others @ weighted).max() < best @ weighted
 

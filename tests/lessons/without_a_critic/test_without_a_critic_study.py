@@ -10,7 +10,15 @@ from strategies import close
 
 from helpers import steps
 from helpers.config import RLHFConfig
-from helpers.lessons.without_a_critic import study
+from helpers.lessons.without_a_critic.study import (
+    STALE,
+    TASKS,
+    StaleSampler,
+    load_without_a_critic,
+    pay_by_sentence,
+    solved,
+    train_on_task,
+)
 from helpers.models import fingerprint
 from helpers.state import load_models, start_run
 from helpers.steps import draw_prompts, generate_responses, iterate
@@ -28,7 +36,7 @@ def started(prompts, **changes):
 
 def test_a_sampler_without_lag_is_the_loop_itself(prompts):
     plain, stale = started(prompts), started(prompts)
-    sampler = study.StaleSampler(lag=0)
+    sampler = StaleSampler(lag=0)
     for _ in range(plain.config.iterations):
         iterate(plain)
         with sampler.in_effect():
@@ -41,7 +49,7 @@ def test_a_sampler_without_lag_is_the_loop_itself(prompts):
 
 def test_an_older_actor_writes_and_the_present_one_learns(prompts):
     """The rollout's log-probs are the trainer's, so the first ratio is 1; the sampler's are another's."""
-    state, sampler = started(prompts, learning_rate=3e-2), study.StaleSampler(lag=2, cap=None)
+    state, sampler = started(prompts, learning_rate=3e-2), StaleSampler(lag=2, cap=None)
     first = fingerprint(state.models.actor)
     with sampler.in_effect():
         *_, rollout = (watched(state)[1]["rollout"] for _ in range(3))
@@ -53,7 +61,7 @@ def test_an_older_actor_writes_and_the_present_one_learns(prompts):
 
 @pytest.mark.parametrize("cap", [None, 1.2])
 def test_the_weights_multiply_the_advantages(prompts, cap):
-    state, sampler = started(prompts), study.StaleSampler(lag=1, cap=cap)
+    state, sampler = started(prompts), StaleSampler(lag=1, cap=cap)
     responses = generate_responses(state, draw_prompts(state))
     sampler.sampler_logprobs = responses.logprobs - 0.1
     sampler.estimate_advantages = lambda *_: (None, torch.ones_like(responses.logprobs), None)
@@ -68,8 +76,7 @@ def test_a_sentence_is_paid_at_its_end_what_it_has_changed():
     state = start_run(config, reward=gold_scores)
     responses = steps.generate_responses(state, draw_prompts(state))
     given = steps.score_responses(state, responses), steps.reference_logprobs(state, responses)
-    ways = steps.total_rewards, study.pay_by_sentence
-    at_the_end, paid = (way(state, responses, *given) for way in ways)
+    at_the_end, paid = (f(state, responses, *given) for f in (steps.total_rewards, pay_by_sentence))
     close(paid.sum(1), at_the_end.sum(1))
     sooner, ended = paid - at_the_end, steps.stopped(state, responses).tolist()
     for row, text in enumerate(responses.texts):
@@ -90,19 +97,19 @@ def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
     models, rows = load_models(config), task_rows()
     hasty = start_run(config, replace(models, reward=hasty_reward), prompts=rows)
     strict = start_run(config, replace(models, reward=task_reward), prompts=rows)
-    a, b = study.solved(hasty, 2), study.solved(strict, 2)
+    a, b = solved(hasty, 2), solved(strict, 2)
     assert a["pass@1"] == b["pass@1"] == pytest.approx(b["passed"]) and a["passed"] >= b["passed"]
     assert a["pass@1"] <= a["pass@2"] <= 1.0 and "pass@4" not in a
     job = Job("task", replace(hasty.config, responses_per_prompt=8, method="grpo"))
-    run = study.train_on_task(job, tmp_path, answers=2)
+    run = train_on_task(job, tmp_path, answers=2)
     assert run.final["curve"]["iteration"] == [0, 1] and len(run.column("kl")) == 1
     json.dumps(as_entry(run))
 
 
 def test_the_shipped_runs_of_the_task_have_a_curve_and_stale_ones_weights():
-    shipped = study.load_without_a_critic()
-    assert all(("curve" in run.final) == (run.kind in study.TASKS) for run in shipped.runs)
-    for kind in study.STALE:
-        effective = shipped.run(kind).column("effective")
+    study = load_without_a_critic()
+    assert all(("curve" in run.final) == (run.kind in TASKS) for run in study.runs)
+    for kind in STALE:
+        effective = study.run(kind).column("effective")
         assert effective[0] == pytest.approx(1.0, abs=1e-3) and min(effective) < 0.9
-    close(torch.tensor(shipped.run("task").final["curve"]["kl"][0]), torch.tensor(0.0), 1e-4)
+    close(torch.tensor(study.run("task").final["curve"]["kl"][0]), torch.tensor(0.0), 1e-4)
