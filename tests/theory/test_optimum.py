@@ -126,6 +126,18 @@ def test_by_hand_the_value_of_a_policy_and_its_error():
     assert estimate.stderr == pytest.approx(math.sqrt(5 / 3) / 2)
 
 
+def test_the_error_of_a_policys_value_is_the_spread_over_fresh_samples_of_the_same_prompts():
+    answers = draws(REF_PROBS, 40 * 1000).view(3, 1000, 40)
+    estimates = [
+        policy_value(REWARDS.gather(1, a), torch.zeros(3, 40), KL_COEF) for a in answers.unbind(1)
+    ]
+    means = torch.tensor([estimate.mean for estimate in estimates])
+    stderr = torch.tensor([estimate.stderr for estimate in estimates]).mean().item()
+    assert stderr == pytest.approx(means.std().item(), rel=0.08)
+    exact = (REF_PROBS * REWARDS).sum(-1).mean().item()
+    assert abs(means.mean().item() - exact) < 4 * stderr / math.sqrt(1000)
+
+
 # --- J*, from samples -----------------------------------------------------------------------------
 
 
@@ -183,6 +195,13 @@ def test_every_outcome_counted_the_mean_weight_of_a_mixture_is_exactly_that_of_t
     found = optimal_value(rewards[answers][None], 0.5, 1.0, ratios[:, None, answers], [10, 20])
     exact = gibbs_value(ref_probs, rewards, 0.5).item()
     assert found.value - found.bias == pytest.approx(exact, abs=1e-6)
+
+
+def test_the_optimum_as_proposal_needs_no_luck():
+    optimum = optimal_value(kl_coef=KL_COEF, **sampled([OPTIMUM], [60]))
+    assert optimum.value == pytest.approx(VALUE)
+    assert optimum.stderr == pytest.approx(0, abs=1e-6)
+    assert optimum.ess.min().item() == pytest.approx(60)
 
 
 def test_too_few_samples_for_this_beta_are_refused_by_prompt():
