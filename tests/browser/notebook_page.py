@@ -88,10 +88,8 @@ class NotebookPage:
 
     def errors(self) -> list[str]:
         """Tracebacks and stderr now on the page."""
-        kinds = (
-            f"[data-mime-type='application/vnd.jupyter.{kind}']" for kind in ("stderr", "error")
-        )
-        return self.page.locator(", ".join(kinds)).all_inner_texts()
+        kinds = "[data-mime-type$='jupyter.stderr'], [data-mime-type$='jupyter.error']"
+        return self.page.locator(kinds).all_inner_texts()
 
     def wait_until(self, condition, seconds: float, what: str) -> None:
         """Poll a Python condition."""

@@ -9,9 +9,9 @@ from tests.browser.test_drift_page import number
 
 from .notebook_page import open_cells
 
-pytestmark = pytest.mark.timeout(600)
 HAS_WIRE = importlib.util.find_spec("anywidget") is not None
-needs_wire = pytest.mark.skipif(not HAS_WIRE, reason="no anywidget here: the page stays plain HTML")
+NO_WIRE = "no anywidget here: the page stays plain HTML"
+pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not HAS_WIRE, reason=NO_WIRE)]
 
 EXPLORER = """
 import sys
@@ -38,7 +38,7 @@ for control in (explorer.beta, explorer.iteration):
 follow()
 said
 """
-MOVES = """
+GROW = """
 import copy
 
 grown = copy.deepcopy(sweep.run(sweep.betas[-1], 0))
@@ -48,26 +48,14 @@ grown.final = {}
 def grow(count):
     grown.history = history[:count]
     explorer.add_run(grown, own_reward=True)
-
-actions = {
-    "largest": lambda: setattr(explorer.beta, "value", sweep.betas[-1]),
-    "join": lambda: grow(5),
-    "grow": lambda: grow(50),
-}
-
-def button(name):
-    made = ipywidgets.Button(description=name)
-    made.on_click(lambda _: actions[name]())
-    return made
-
-ipywidgets.HBox([button(name) for name in actions])
 """
+PLACES = "all => all.map(one => one.getAttribute('cy'))"
 
 
 @pytest.fixture(scope="module")
 def live(browser, course, lab):
-    """The explorer with its wire, what Python follows, buttons that move it from Python."""
-    cells = [EXPLORER, FOLLOW, MOVES]
+    """The explorer with its wire, what Python follows, a run that can grow."""
+    cells = [EXPLORER, FOLLOW, GROW]
     with open_cells(browser, course, lab, "notebooks/live.ipynb", cells) as notebook:
         plain = notebook.page.locator("iframe[id]")
         notebook.wait_until(plain.is_hidden, 60, "the live page")
@@ -81,11 +69,6 @@ def look_at_page(notebook):
     frames.first.scroll_into_view_if_needed()
     assert frames.count() == 1
     return frames.content_frame
-
-
-def press(notebook, name: str) -> None:
-    """Press a button below the page; a mouse would scroll the page away first."""
-    notebook.page.get_by_role("button", name=name).dispatch_event("click")
 
 
 def wait_for_text(notebook, selector: str, condition, what: str) -> None:
@@ -106,7 +89,6 @@ def python_says(notebook) -> dict:
     return json.loads(notebook.page.locator(".said").inner_text())
 
 
-@needs_wire
 def test_the_live_page_takes_the_plain_one_s_place_and_opens_before_any_update(live):
     assert live.errors() == []
     frame = look_at_page(live)
@@ -114,7 +96,6 @@ def test_the_live_page_takes_the_plain_one_s_place_and_opens_before_any_update(l
     assert frame.locator("#which option").count() > 2  # samples: the plain one has two
 
 
-@needs_wire
 def test_a_key_on_the_page_is_heard_in_python(live, sweep):
     frame = inside(live)
     frame.locator("#beta").press("Home")
@@ -127,29 +108,24 @@ def test_a_key_on_the_page_is_heard_in_python(live, sweep):
     assert number(frame, "kl") == pytest.approx(last.final["kl"], abs=6e-3)
 
 
-@needs_wire
 def test_a_move_in_python_is_seen_on_the_page(live, sweep):
     frame = inside(live)
     frame.locator("#beta").press("Home")
     live.wait_until(lambda: python_says(live)["beta"] == sweep.betas[0], 20, "the left end")
-    press(live, "largest")
+    live.run_below("explorer.beta.value = sweep.betas[-1]")
     words = f"β = {sweep.betas[-1]:g}"
     wait_for_text(live, "#beta-now", lambda text: text == words, words)
 
 
-PLACES = "all => all.map(one => one.getAttribute('cy'))"
-
-
-@needs_wire
 def test_a_run_joins_grows_and_the_plane_makes_room(live, sweep):
     frame, largest = inside(live), sweep.betas[-1]
     stops = frame.locator("#stops span").count()
-    press(live, "join")
+    live.run_below("grow(5)")
     wait_for_text(live, "#beta-now", lambda text: text == f"yours: β = {largest:g}", "the run")
     assert frame.locator("#stops span").count() == stops + 1
     assert frame.locator("#iteration-now").inner_text().startswith("4 of")
     before = frame.locator("#plane circle.end").evaluate_all(PLACES)
-    press(live, "grow")
+    live.run_below("grow(50)")
     wait_for_text(live, "#iteration-now", lambda text: text.startswith("49 of"), "its growth")
     assert frame.locator("#plane circle.end").evaluate_all(PLACES) != before
     assert frame.locator("#seed").is_disabled()
@@ -159,7 +135,6 @@ def test_a_run_joins_grows_and_the_plane_makes_room(live, sweep):
     assert plane["y"] <= dot["y"] <= plane["y"] + plane["height"]
 
 
-@needs_wire
 def test_the_page_trains_with_the_models_that_python_gives(live):
     frame = inside(live)
     frame.locator("#train-box summary").first.click()

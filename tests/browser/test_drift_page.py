@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from itertools import combinations, pairwise, product
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
 
 from helpers.kit.style import COLOURS
@@ -31,9 +30,9 @@ UNFOLD = "() => document.querySelectorAll('details').forEach(part => part.open =
 
 
 @contextmanager
-def opened(browser, link=STILL, width=1280, **more):
+def opened(browser, link=STILL, width=1280, height=900, **more):
     """The page at a link; nothing may have been said in the console when it is left."""
-    page = browser.new_page(viewport={"width": width, "height": 900}, **more)
+    page = browser.new_page(viewport={"width": width, "height": height}, **more)
     said = []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -204,8 +203,8 @@ def test_a_click_on_a_mark_or_a_row_goes_to_its_beta(page, sweep):
     check_numbers(page, sweep, sweep.betas[0], len(sweep.run(sweep.betas[0], 0).history))
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_what_can_be_pressed_is_large_enough_for_a_finger(browser, width):
+@pytest.mark.parametrize("width", [320, 390, 1280, pytest.param(900, marks=pytest.mark.nightly)])
+def test_it_fits_its_window_and_a_finger_fits_what_is_pressed(browser, width):
     with opened(browser, STILL, width) as page:
         page.evaluate(UNFOLD)
         pressed = "button, select, summary, input, [role=slider]"
@@ -214,6 +213,13 @@ def test_what_can_be_pressed_is_large_enough_for_a_finger(browser, width):
         )
         assert len(sizes) > 12 and [one for one in sizes if one[1] < 44] == []
         assert "seed" not in page.locator("body").inner_text()  # there is no other to choose
+        while page.locator("#ship .texts").count():  # every round, with the text that stands first
+            page.locator("#ship .texts button").first.press("Enter")
+        wide = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
+        assert wide[0] <= wide[1]
+        page.mouse.wheel(0, 600)
+        page.wait_for_function("() => scrollY > 300")
+        assert page.locator("#beta").bounding_box()["y"] < 60, "β stays in sight"
 
 
 def test_every_control_is_reached_by_tab(page):
@@ -236,8 +242,7 @@ FIRST = ("beta", "story", "numbers")
     ("link", "names"), [("#beta=0&iteration=100", (*FIRST, "sample")), (REAL, FIRST)]
 )
 def test_a_phone_s_first_screen_has_ruler_verdict_numbers_and_text(browser, link, names):
-    with opened(browser, link, 390) as page:
-        page.set_viewport_size({"width": 390, "height": 700})
+    with opened(browser, link, 390, 700) as page:
         for name in names:
             box = page.locator(f"#{name}").bounding_box()
             assert box["y"] > 0 and box["y"] + box["height"] < 700, name
@@ -259,19 +264,6 @@ def test_nothing_jumps_while_it_moves(browser, width):
         assert page.evaluate("() => window.shifts") == 0
 
 
-@pytest.mark.parametrize("width", [320, pytest.param(900, marks=pytest.mark.nightly)])
-def test_it_fits_a_narrow_window(browser, width):
-    with opened(browser, STILL, width) as page:
-        page.evaluate(UNFOLD)
-        while page.locator("#ship .texts").count():  # every round, with the text that stands first
-            page.locator("#ship .texts button").first.press("Enter")
-        wide = page.evaluate("() => [document.documentElement.scrollWidth, innerWidth]")
-        assert wide[0] <= wide[1]
-        page.mouse.wheel(0, 600)
-        page.wait_for_function("() => scrollY > 300")
-        assert page.locator("#beta").bounding_box()["y"] < 60, "β stays in sight"
-
-
 def test_choosing_blind_ends_in_who_agrees(page):
     page.locator("#ship-box summary").click()
     rounds = page.locator("#records").evaluate("one => JSON.parse(one.textContent).rounds")
@@ -290,8 +282,7 @@ def test_the_tour_moves_beta_and_covers_nothing_it_speaks_of(browser, sweep, wid
     proxies = [sweep.run(beta, 0).final["score"] for beta in sweep.betas]
     best = golds.index(max(golds))  # what the tour says of β = 0, of the best and of the largest:
     assert max(proxies) == proxies[0] > proxies[best] and golds[0] < golds[-1] < golds[best] / 2
-    with opened(browser, "", width, reduced_motion="reduce") as page:
-        page.set_viewport_size({"width": width, "height": height})
+    with opened(browser, "", width, height, reduced_motion="reduce") as page:
         page.evaluate(FRAMES)
         page.evaluate(WATCH_SHIFTS)
         page.get_by_role("button", name="Tour").click()
@@ -366,103 +357,6 @@ def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
     assert len(boxes) > 6
     assert all(one[2] < other[0] for one, other in pairwise(boxes))
     page.close()
-
-
-# ---- the sentence above the numbers ----
-
-
-def sentences(browser, facts) -> list[tuple[str, int, dict]]:
-    """(sentence, update, the run's records and `ends` of its seed) of every state of a page with these."""
-    page = browser.new_page()
-    page.set_content(
-        f'<script type="application/json" id="records">{drift_page.script_json(facts)}</script>'
-    )
-    for name in ("train/rloo.js", "records.js", "story.js"):
-        page.add_script_tag(content=drift_page.part(name))
-    said = page.evaluate(
-        "() => DATA.runs.flatMap((row, beta) => row.map((run, seed) => "
-        "run.kl.map((_, iteration) => story({beta, seed, iteration}))))"
-    )
-    page.close()
-    ends = [
-        {run["gold"][-1]: run["kl"][-1] for run in runs}
-        for runs in zip(*facts["runs"], strict=True)
-    ]
-    runs = ({"ends": ends[k]} | run for row in facts["runs"] for k, run in enumerate(row))
-    every = zip(said, runs, strict=True)
-    return [(words, at, run) for some, run in every for at, words in enumerate(some)]
-
-
-@pytest.fixture(scope="module")
-def told(browser, sweep):
-    return sentences(browser, drift_page.PageRecords(drift_page.Drift(sweep)).facts())
-
-
-def rolling(values: list[float]) -> list[float]:
-    """Means over five neighbours: no single value of 128 responses decides."""
-    windows = [values[max(0, at - 2) : at + 3] for at in range(len(values))]
-    return [sum(some) / len(some) for some in windows]
-
-
-def test_gold_is_said_to_have_fallen_only_where_half_of_its_rise_is_lost_for_good(told):
-    fallen = 0
-    for words, at, curves in told:
-        if not re.search("fallen|fooled|nobody", words):
-            continue
-        gold, fallen = curves["gold"], fallen + 1
-        half = (gold[0] + max(rolling(gold)[: at + 1])) / 2
-        assert gold[at] < half and gold[-1] < half and max(rolling(gold)[at:]) < half + 0.1
-    assert fallen > 100
-
-
-def kinds_of(told) -> set[str]:
-    """What kinds of sentences there are; none of them says what its numbers deny."""
-    kinds = set()
-    for words, at, curves in told:
-        proxy, gold, kl, ends = (curves[name] for name in ("proxy", "gold", "kl", "ends"))
-        if re.search("rise together|have risen|higher than there|most of the gain", words):
-            kinds.add("better")
-            assert gold[at] > gold[0] and proxy[at] > proxy[0]
-        if found := re.search(r"(\S+) at update (\d+)", words):
-            kinds.add("peak")
-            assert float(found[1]) == pytest.approx(max(gold[: at + 1]), abs=0.006)
-            assert gold[int(found[2])] == max(gold[: at + 1])
-        if "Later it comes back" in words:
-            kinds.add("back")
-            assert max(gold[at:]) > gold[at]
-            assert max(rolling(gold)[at:]) > (gold[0] + max(gold[:at])) / 2
-        if "not get there again" in words:
-            kinds.add("gone")
-            assert max(gold[at:]) < max(gold[:at])
-        if found := re.search(r"(\S+) nats", words):
-            kinds.add("far")
-            assert float(found[1]) == pytest.approx(max(kl[at], 0), rel=0.006, abs=0.006)
-        if "holds it" in words:
-            kinds.add("held")
-            held_out = curves.get("heldOut", range(len(kl)))  # between these 32 responses jump
-            line = np.interp(range(len(kl)), held_out, [kl[i] for i in held_out])
-            assert line[at] < 2 * max(line[at // 2], 0.25)
-        if found := re.search(r"gold ends at (\S+), at β = \S+ it ends at (\S+)\.$", words):
-            kinds.add("ends")
-            said = list(map(as_number, found.groups()))
-            assert said == pytest.approx([gold[-1], max(ends)], abs=0.006)
-            assert ("Further" in words) == (kl[-1] > ends[max(ends)])
-    return kinds
-
-
-def test_no_sentence_says_what_its_numbers_deny(told):
-    assert kinds_of(told) == {"better", "peak", "back", "gone", "far", "held", "ends"}
-
-
-def test_in_the_second_world_no_noise_of_32_responses_makes_gold_fall(browser):
-    facts = records((ROOT / "docs/index.html").read_text("utf-8"), "-real")
-    told = sentences(browser, facts)
-    assert len(told) == 31 * 5 * len(facts["seeds"])
-    assert kinds_of(told) >= {"better", "far", "held", "ends"}
-    for words, at, run in told:
-        if re.search("fallen|fooled|nobody|again|comes back", words):
-            held_out = [run["gold"][i] for i in run["heldOut"]]
-            assert max(held_out) - min(held_out[at // 10 :]) > 0.05
 
 
 # ---- the second world ----

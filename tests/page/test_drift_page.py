@@ -16,6 +16,7 @@ from helpers.lessons.real_models.reward_study import BETAS, load_real_reward
 from helpers.models import load_tokenizer
 from helpers.page import drift_page
 from helpers.tools.files import ROOT
+from tests.page.javascript import run as run_in_node
 
 SHIPPED = ROOT / "docs" / "index.html"  # the one that is written now: a test below asks for that
 MOST = 1_500_000  # bytes
@@ -52,27 +53,22 @@ def test_every_number_is_the_recorded_one(sweep, facts):
             assert run[name] == [*recorded.column(column), recorded.final[column]]
 
 
-def test_every_text_and_its_drift_are_the_recorded_ones(sweep, facts):
-    for recorded, run in each_run(sweep, facts):
-        assert [s.iteration for s in recorded.snapshots] == [s["iteration"] for s in run["shots"]]
-        for snapshot, shot in zip(recorded.snapshots, run["shots"], strict=True):
-            for prompt, rows in zip(facts["prompts"], shot["samples"], strict=True):
-                for sample, row in zip(snapshot.samples[prompt], rows, strict=True):
-                    proxy, gold, numbers, tenths = row
-                    assert (proxy, gold) == (sample.score, sample.gold)
-                    assert [facts["words"][n] for n in numbers] == sample.tokens
-                    assert [x / 10 for x in tenths] == pytest.approx(sample.drift, abs=0.0501)
-
-
-def test_next_words_are_the_recorded_probabilities(sweep, facts):
+def test_texts_with_their_drift_and_next_words_are_the_recorded_ones(sweep, facts):
     find = load_tokenizer(sweep.runs[0].config.actor).convert_tokens_to_ids
     tokens = [find(words) for words in facts["nextWords"]]
     assert {len(set(some)) for some in tokens} == {drift_page.NEXT_WORDS}
     for recorded, run in each_run(sweep, facts):
         for snapshot, shot in zip(recorded.snapshots, run["shots"], strict=True):
-            for prompt, shown, some in zip(facts["prompts"], shot["next"], tokens, strict=True):
+            assert snapshot.iteration == shot["iteration"]
+            asked = zip(facts["prompts"], shot["samples"], shot["next"], tokens, strict=True)
+            for prompt, rows, shown, some in asked:
                 probs = snapshot.next_logprobs[prompt].exp()[some]
                 assert shown == pytest.approx((1000 * probs).tolist(), abs=0.501)
+                for sample, row in zip(snapshot.samples[prompt], rows, strict=True):
+                    proxy, gold, numbers, tenths = row
+                    assert (proxy, gold) == (sample.score, sample.gold)
+                    assert [facts["words"][n] for n in numbers] == sample.tokens
+                    assert [x / 10 for x in tenths] == pytest.approx(sample.drift, abs=0.0501)
 
 
 def test_optima_and_the_frontier_are_the_sweep_s(sweep, facts):
@@ -196,3 +192,94 @@ def test_packed_for_a_notebook_it_is_the_same_page(facts):
     (packed,) = re.findall(r'id="packed">(.*?)</script>', shell)
     html = zlib.decompress(base64.b64decode(packed)).decode()
     assert html == drift_page.page(facts).replace('lang="en"', 'lang="en" data-embedded')
+
+
+# ---- the sentence above the numbers ----
+
+STORY = ["train/rloo.js", "gold.js", "records.js", "story.js"]
+AROUND = """const location = { hash: "" }, matchMedia = () => null, document = { getElementById };
+function getElementById(id) { return id === "records" ? { textContent: JSON.stringify(FACTS) } : null; }"""
+SENTENCES = """() => DATA.runs.flatMap((row, beta) => row.map((run, seed) => {
+  const ends = DATA.runs.map((runs) => [runs[seed].gold.at(-1), runs[seed].kl.at(-1)]);
+  return [run.kl.map((_, iteration) => story({ beta, seed, iteration })), { ...run, ends }];
+}))"""
+
+
+def sentences(facts) -> list[tuple[str, int, dict]]:
+    """(sentence, update, the run's records and `ends` of its seed: [gold, KL]) of every state."""
+    page = [f"const FACTS = {json.dumps(facts)};", AROUND]
+    found = run_in_node(STORY, SENTENCES, None, page)
+    return [(words, at, told) for said, told in found for at, words in enumerate(said)]
+
+
+@pytest.fixture(scope="module")
+def told(facts):
+    return sentences(facts)
+
+
+def rolling(values: list[float]) -> list[float]:
+    """Means over five neighbours: no single value of 128 responses decides."""
+    windows = [values[max(0, at - 2) : at + 3] for at in range(len(values))]
+    return [sum(some) / len(some) for some in windows]
+
+
+def test_gold_is_said_to_have_fallen_only_where_half_of_its_rise_is_lost_for_good(told):
+    fallen = 0
+    for words, at, curves in told:
+        if not re.search("fallen|fooled|nobody", words):
+            continue
+        gold, fallen = curves["gold"], fallen + 1
+        half = (gold[0] + max(rolling(gold)[: at + 1])) / 2
+        assert gold[at] < half and gold[-1] < half and max(rolling(gold)[at:]) < half + 0.1
+    assert fallen > 100
+
+
+def kinds_of(told) -> set[str]:
+    """What kinds of sentences there are; none of them says what its numbers deny."""
+    kinds = set()
+    for words, at, curves in told:
+        proxy, gold, kl, ends = (curves[name] for name in ("proxy", "gold", "kl", "ends"))
+        if re.search("rise together|have risen|higher than there|most of the gain", words):
+            kinds.add("better")
+            assert gold[at] > gold[0] and proxy[at] > proxy[0]
+        if found := re.search(r"(\S+) at update (\d+)", words):
+            kinds.add("peak")
+            assert float(found[1]) == pytest.approx(max(gold[: at + 1]), abs=0.006)
+            assert gold[int(found[2])] == max(gold[: at + 1])
+        if "Later it comes back" in words:
+            kinds.add("back")
+            assert max(gold[at:]) > gold[at]
+            assert max(rolling(gold)[at:]) > (gold[0] + max(gold[:at])) / 2
+        if "not get there again" in words:
+            kinds.add("gone")
+            assert max(gold[at:]) < max(gold[:at])
+        if found := re.search(r"(\S+) nats", words):
+            kinds.add("far")
+            assert float(found[1]) == pytest.approx(max(kl[at], 0), rel=0.006, abs=0.006)
+        if "holds it" in words:
+            kinds.add("held")
+            held_out = curves.get("heldOut", range(len(kl)))  # between these 32 responses jump
+            line = np.interp(range(len(kl)), held_out, [kl[i] for i in held_out])
+            assert line[at] < 2 * max(line[at // 2], 0.25)
+        if found := re.search(r"gold ends at (\S+), at β = \S+ it ends at (\S+)\.$", words):
+            kinds.add("ends")
+            said = [float(x.replace("−", "-")) for x in found.groups()]
+            best, distance = max(ends)
+            assert said == pytest.approx([gold[-1], best], abs=0.006)
+            assert ("Further" in words) == (kl[-1] > distance)
+    return kinds
+
+
+def test_no_sentence_says_what_its_numbers_deny(told):
+    assert kinds_of(told) == {"better", "peak", "back", "gone", "far", "held", "ends"}
+
+
+def test_in_the_second_world_no_noise_of_32_responses_makes_gold_fall():
+    facts = records(SHIPPED.read_text("utf-8"), "-real")
+    told = sentences(facts)
+    assert len(told) == 31 * 5 * len(facts["seeds"])
+    assert kinds_of(told) >= {"better", "far", "held", "ends"}
+    for words, at, run in told:
+        if re.search("fallen|fooled|nobody|again|comes back", words):
+            held_out = [run["gold"][i] for i in run["heldOut"]]
+            assert max(held_out) - min(held_out[at // 10 :]) > 0.05
