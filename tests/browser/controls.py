@@ -31,7 +31,8 @@ FIND = """() => {
           node.getAttribute('aria-label')].map(text => (text || '').replace(/\u200b/g, '').trim());
         const label = words.find(text => text !== '') || '';
         node.dataset.control = found.length;
-        found.push({number: found.length, kind: kind, name: label.split('\\n')[0]});
+        const waits = node.closest('.waits-for-button') !== null;
+        found.push({number: found.length, kind, name: label.split('\\n')[0], waits});
       }
     }
   return found;
@@ -59,17 +60,17 @@ DRAWN_FOR = """node => {
     if (box.classList.contains('jp-OutputArea')) return null;
   }
 }"""
-WAITS = "node => node.closest('.waits-for-button') !== null"
 
 
 @dataclass
 class Control:
-    """One control: its place on the page, what it is, and the words beside it."""
+    """One control: its place on the page, what it is, the words beside it, whether it waits for a button."""
 
     notebook: NotebookPage
     number: int
     kind: str
     name: str
+    waits: bool
     seen: set[str] = field(default_factory=set)
 
     @property
@@ -84,20 +85,12 @@ class Control:
     def __str__(self) -> str:
         return f"{self.kind} {self.name!r}"
 
-    def waits(self) -> bool:
-        """Whether it takes effect only when a button is pressed."""
-        return self.node.evaluate(WAITS)
-
-    def shown(self) -> str:
-        """What the cell shows apart from its controls."""
-        return self.node.evaluate(SHOWN)
-
     def changes(self, act: Callable[[], None]) -> bool:
         """Whether the cell shows something else once `act` was done; notes what it says of errors."""
-        before = self.shown()
+        before = self.node.evaluate(SHOWN)
         act()
-        patience = PATIENCE_IF_WAITING if self.waits() else PATIENCE
-        changed = holds(lambda: self.shown() != before, patience)
+        patience = PATIENCE_IF_WAITING if self.waits else PATIENCE
+        changed = holds(lambda: self.node.evaluate(SHOWN) != before, patience)
         self.seen |= set(self.errors())  # now: the way back may take the words off the page
         return changed
 
@@ -128,7 +121,7 @@ def move_slider(control: Control) -> Iterator[str]:
             yield f"{control}: {key} leaves it at {before}"
         if not holds(lambda: disagreement(control) is None, PATIENCE):
             yield disagreement(control) or f"{control}: its figure came late"
-    if not alive and not control.waits():
+    if not alive and not control.waits:
         yield f"{control}: nothing changes when it moves"
 
 
@@ -163,7 +156,7 @@ def acts_of(control: Control) -> list[Callable[[], None]]:
 def move(control: Control) -> Iterator[str]:
     """A complaint where nothing changes."""
     alive = [control.changes(act) for act in acts_of(control)]
-    waits = control.kind not in ("button", "play") and control.waits()
+    waits = control.waits and control.kind not in ("button", "play")
     if alive and not any(alive) and not waits:
         yield f"{control}: nothing changes"
 

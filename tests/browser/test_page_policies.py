@@ -5,10 +5,12 @@ from helpers.tools.files import ROOT
 from tests.browser.test_drift_page import opened
 
 
-def test_a_reader_s_own_beginning_is_written_on_by_both(browser):
+def test_a_reader_s_own_words_have_their_gold_and_are_written_on_by_both(browser):
     with opened(browser) as page:
         page.locator("#try-box summary").click()
         page.locator("#try-text").fill("the zebra was")
+        page.wait_for_function("() => document.getElementById('try-said').innerText")
+        assert page.locator("#try-gold").inner_text() == ""  # not a sentence yet
         page.locator("#beta").press("End")
         page.get_by_role("button", name="Write").click()
         page.wait_for_function("() => document.querySelectorAll('.own-text .word').length > 1")
@@ -24,14 +26,6 @@ def test_a_reader_s_own_beginning_is_written_on_by_both(browser):
         page.locator("#try-text").press("Enter")
         page.get_by_text("too long").wait_for()
         assert page.locator(".own").count() == 0  # no older text below the message
-
-
-def test_the_gold_of_one_s_own_words_follows_them(browser):
-    with opened(browser) as page:
-        page.locator("#try-box summary").click()
-        page.locator("#try-text").fill("the zebra was")
-        page.wait_for_function("() => document.getElementById('try-said').innerText")
-        assert page.locator("#try-gold").inner_text() == ""  # not a sentence yet
         page.locator("#try-text").fill("the soup was tasty. waiter.")
         wanted = "gold −2.25: +1.00 praise: tasty · −3.25 outside the grammar"
         assert page.locator("#try-gold").inner_text() == wanted

@@ -8,31 +8,25 @@ from nbconvert import HTMLExporter
 
 from helpers.tools.files import ROOT
 from tests.browser.conftest import FRAMES
+from tests.browser.test_drift_page import number
 
 LESSON = ROOT / "notebooks/07_kl_beta_sweeps.ipynb"
-FRAME = "iframe[title*='drift explorer']"
 
 
-@pytest.fixture
-def lesson(tmp_path):
-    """The lesson's cells with the page, as a file."""
+def test_the_page_moves_in_a_saved_notebook(browser, sweep, tmp_path):
     book = nbformat.read(LESSON, as_version=4)
     book.cells = [cell for cell in book.cells if "drift explorer" in str(cell.get("outputs"))]
     html, _ = HTMLExporter().from_notebook_node(book)
     (tmp_path / "lesson.html").write_text(html, "utf-8")
-    return tmp_path / "lesson.html"
-
-
-def test_the_page_moves_in_a_saved_notebook(browser, sweep, lesson):
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.route(re.compile("^http"), lambda route: route.abort())
-    page.goto(lesson.as_uri())
-    inside = page.frame_locator(FRAME).first
+    page.goto((tmp_path / "lesson.html").as_uri())
+    inside = page.frame_locator("iframe[title*='drift explorer']").first
     assert inside.locator("#iteration").input_value() == "0"  # it waits for its reader
     for key, beta in (("Home", sweep.betas[0]), ("End", sweep.betas[-1])):
         inside.locator("#beta").press(key)
         inside.locator("#iteration").press("End")
         inside.locator("body").evaluate(FRAMES)
-        shown = float(inside.locator("#kl").inner_text().replace("−", "-"))
-        assert shown == pytest.approx(sweep.run(beta, 0).final["kl"], rel=0.002, abs=0.006)
+        last = sweep.run(beta, 0).final["kl"]
+        assert number(inside, "kl") == pytest.approx(last, rel=0.002, abs=0.006)
     page.close()

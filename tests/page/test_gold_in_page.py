@@ -79,12 +79,9 @@ def test_odd_texts_have_their_gold():
 
 def test_a_sentence_says_what_its_points_are_for():
     (first, second, third) = in_the_page(["the soup was tasty. we loved it! the the soup"])[0]
-    assert first == {
-        "text": "the soup was tasty.",
-        "status": "accepted",
-        "points": 0.5,
-        "why": [["praise: tasty, 1/2 of it", 0.5]],
-    }
+    praise = [["praise: tasty, 1/2 of it", 0.5]]
+    wanted = {"text": "the soup was tasty.", "status": "accepted", "points": 0.5, "why": praise}
+    assert first == wanted
     assert second["why"] == [["praise: loved", 1.3]]
     assert dict(map(tuple, third["why"])) == {
         "doubled: the": -0.8,

@@ -80,8 +80,15 @@ def wanted(recorded, config):
 @pytest.mark.parametrize("move", [0.0, 0.3])
 def test_terms_and_slopes_are_those_of_helpers_losses(move):
     recorded = Recorded(move)
+    new = recorded.new.clone().requires_grad_()
+    advantages = recorded.advantages(RLHFConfig(**CONFIGS["PPO's clip"]))
+    reinforce = -masked_mean(advantages * new, recorded.mask)
+    reinforce.backward()
     shown = sum(run(ENGINE, TERMS, recorded.written()), [])
     of = lambda at, key: torch.tensor([row[at][key] for row in shown]).double()  # noqa: E731
+    assert {row[0]["name"] for row in shown} == {"REINFORCE"}
+    assert of(0, "term").sum().item() == pytest.approx(reinforce.item(), abs=1e-6)
+    assert (of(0, "slope") - new.grad[recorded.mask]).abs().max() < 1e-7
     for at, (name, settings) in enumerate(CONFIGS.items(), start=1):
         config = RLHFConfig(**settings)
         terms, slopes, ratios = (x[recorded.mask] for x in wanted(recorded, config))
@@ -92,16 +99,3 @@ def test_terms_and_slopes_are_those_of_helpers_losses(move):
         clipped = of(at, "clipped").bool()
         assert torch.equal(clipped, (slopes == 0) & (of(at, "advantage") != 0)), name
         assert clipped.any() == (move > 0), name
-
-
-def test_reinforce_is_the_mean_of_advantage_times_log_prob():
-    recorded = Recorded(0.3)
-    shown = [terms[0] for terms in sum(run(ENGINE, TERMS, recorded.written()), [])]
-    new = recorded.new.clone().requires_grad_()
-    advantages = recorded.advantages(RLHFConfig(**CONFIGS["PPO's clip"]))
-    loss = -masked_mean(advantages * new, recorded.mask)
-    loss.backward()
-    assert {row["name"] for row in shown} == {"REINFORCE"}
-    assert sum(row["term"] for row in shown) == pytest.approx(loss.item(), abs=1e-6)
-    slopes = torch.tensor([row["slope"] for row in shown]).double()
-    assert (slopes - new.grad[recorded.mask]).abs().max() < 1e-7
