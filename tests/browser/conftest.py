@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +21,12 @@ FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-sync
 FLAGS += ["--disable-background-networking", "--disable-component-update"]
 FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 SETTINGS = {
-    "notebook-extension/tracker": {"windowingMode": "none"},  # every cell is in the page
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-    "docmanager-extension/plugin": {"autosave": False},
+    "notebook-extension:tracker": {"windowingMode": "none"},  # every cell is in the page
+    "apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "docmanager-extension:plugin": {"autosave": False},
 }
+FOLDERS = ("JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR", "JUPYTER_CONFIG_DIR")
+FOLDERS += ("JUPYTER_RUNTIME_DIR", "RLHF_COURSE_WORK")
 FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 SAID = "document.getElementById('train-progress').innerText"
 MADE = rf"updates => Number({SAID}.match(/update (\d+)/)?.[1]) >= updates"
@@ -33,22 +35,28 @@ NO_TOKEN = "--IdentityProvider.token="
 
 def pytest_collection_modifyitems(items):
     """Without chromium these tests are skipped."""
-    here = Path(__file__).parent
     for item in items:
-        if here in Path(item.fspath).parents:
+        if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.browser)
             if CHROMIUM is None:
                 item.add_marker(pytest.mark.skip(reason="no chromium here: browser tests skipped"))
 
 
-def address_in(log: Path, seconds: float = 90) -> str:
-    """Where a server listens, once it has said so."""
+def holds(condition: Callable[[], bool], seconds: float) -> bool:
+    """Poll until it is true; False when it never was."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := re.search(r"http://127\.0\.0\.1:\d+", log.read_text()):
-            return found[0]
-        time.sleep(0.3)
-    raise TimeoutError(f"No server within {seconds:.0f} s: {log.read_text()[-2000:]}")
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+def address_in(log: Path) -> str:
+    """Where a server listens, once it has said so."""
+    address = re.compile(r"http://127\.0\.0\.1:\d+")
+    assert holds(lambda: address.search(log.read_text()), 90), log.read_text()[-2000:]
+    return address.search(log.read_text())[0]
 
 
 @pytest.fixture(scope="session")
@@ -65,19 +73,11 @@ def course(tmp_path_factory) -> Path:
 def lab(course) -> Iterator[str]:
     """The address of a JupyterLab with private settings that serves the course."""
     private = Path(tempfile.mkdtemp(prefix="lab"))
-    for name, values in SETTINGS.items():
-        extension, plugin = name.split("/")
-        path = private / "settings" / "@jupyterlab" / extension
-        path.mkdir(parents=True, exist_ok=True)
-        (path / f"{plugin}.jupyterlab-settings").write_text(json.dumps(values))
-    environment = os.environ | {
-        "JUPYTERLAB_SETTINGS_DIR": str(private / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(private / "workspaces"),
-        "JUPYTER_CONFIG_DIR": str(private / "config"),
-        "JUPYTER_RUNTIME_DIR": str(private / "runtime"),
-        "RLHF_COURSE_WORK": str(private / "work"),
-        "HF_HUB_OFFLINE": "1",
-    }
+    defaults = private / "JUPYTER_CONFIG_DIR" / "labconfig" / "default_setting_overrides.json"
+    defaults.parent.mkdir(parents=True)
+    defaults.write_text(json.dumps({f"@jupyterlab/{name}": x for name, x in SETTINGS.items()}))
+    environment = os.environ | {name: str(private / name) for name in FOLDERS}
+    environment["HF_HUB_OFFLINE"] = "1"
     words = [sys.executable, "-m", "jupyterlab", "--allow-root", "--no-browser", NO_TOKEN]
     with (private / "log").open("w") as log:
         server = subprocess.Popen(words, cwd=course, env=environment, stdout=log, stderr=log)

@@ -8,7 +8,8 @@ from functools import partial
 
 from playwright.sync_api import Locator
 
-from .notebook_page import NotebookPage, holds
+from .conftest import holds
+from .notebook_page import NotebookPage
 
 PATIENCE = 10.0  # seconds for a picture to follow its control, on a busy machine
 PATIENCE_IF_WAITING = 1.0  # the same where nothing has to follow before a button is pressed
@@ -91,14 +92,12 @@ class Control:
         act()
         patience = PATIENCE_IF_WAITING if self.waits else PATIENCE
         changed = holds(lambda: self.node.evaluate(SHOWN) != before, patience)
-        self.seen |= set(self.errors())  # now: the way back may take the words off the page
-        return changed
-
-    def errors(self) -> list[str]:
-        """Words of an error in this cell's outputs."""
         alerts = self.area.locator("[role=alert]").all_inner_texts()
-        lines = self.area.inner_text().splitlines() + alerts
-        return [line for line in lines if COMPLAINT.search(line)]
+        lines = (
+            self.area.inner_text().splitlines() + alerts
+        )  # the way back may take them off the page
+        self.seen |= set(filter(COMPLAINT.search, lines))
+        return changed
 
 
 def find_controls(notebook: NotebookPage) -> list[Control]:

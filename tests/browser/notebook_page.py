@@ -1,13 +1,14 @@
 """Driving one notebook in JupyterLab: open, run, find a widget, read what it shows."""
 
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
 from playwright.sync_api import Browser, ConsoleMessage
+
+from .conftest import holds
 
 # JupyterLab's own, on any page without a network or as root; not the course's
 NOISE = re.compile(r"favicon|ERR_NAME_NOT_RESOLVED|lsp|Failed to load resource", re.IGNORECASE)
@@ -23,16 +24,6 @@ SHUT_DOWN = """async path => {
       await fetch('/api/sessions/' + session.id, {method: 'DELETE', ...sent});
 }"""
 EVALUE = re.compile(r'"ename": ?"([^"]*)", ?"evalue": ?"((?:[^"\\]|\\.)*)"')
-
-
-def holds(condition: Callable[[], bool], seconds: float) -> bool:
-    """Poll until it is true; False when it never was."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return condition()
 
 
 class NotebookPage:
@@ -97,10 +88,9 @@ class NotebookPage:
 
 
 @contextmanager
-def open_cells(
-    browser, root: Path, address: str, path: str, cells: Iterable[str]
-) -> Iterator[NotebookPage]:
+def open_cells(browser, root: Path, address: str, path: str, cells: Iterable[str]):
     """A new notebook of these cells at root/path, which is served there; all of them run."""
+    cells = ["import sys; sys.path.insert(0, '..')", *cells]  # where helpers are
     book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     book.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(book, root / path)

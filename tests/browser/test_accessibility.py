@@ -24,18 +24,13 @@ CONTRASTS = """() => {
       return [(Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05), text.textContent];
     });
 }"""
+VIEWS = [(320, "dark"), (1280, "light")]
+AT_NIGHT = [(320, "light"), (1280, "dark")]
+VIEWS += [pytest.param(*view, marks=pytest.mark.nightly) for view in AT_NIGHT]
 
 
 @pytest.mark.parametrize("link", ["#beta=0.03&iteration=40&prompt=2", "#world=real&beta=0.3"])
-@pytest.mark.parametrize(
-    ("width", "scheme"),
-    [
-        (320, "dark"),
-        (1280, "light"),
-        pytest.param(320, "light", marks=pytest.mark.nightly),
-        pytest.param(1280, "dark", marks=pytest.mark.nightly),
-    ],
-)
+@pytest.mark.parametrize("width, scheme", VIEWS)
 def test_no_fault_of_accessibility_is_found(browser, scheme, width, link):
     with opened(browser, link, width, color_scheme=scheme, reduced_motion="reduce") as page:
         page.evaluate(UNFOLD)

@@ -1,7 +1,7 @@
 """The drift explorer in JupyterLab: its page moves with and without its wire to Python, and runs join it."""
 
-import importlib.util
 import json
+import re
 
 import pytest
 
@@ -9,13 +9,10 @@ from tests.browser.test_drift_page import number
 
 from .notebook_page import open_cells
 
-HAS_WIRE = importlib.util.find_spec("anywidget") is not None
-NO_WIRE = "no anywidget here: the page stays plain HTML"
-pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not HAS_WIRE, reason=NO_WIRE)]
+pytest.importorskip("anywidget", reason="no anywidget here: the page stays plain HTML")
+pytestmark = pytest.mark.timeout(600)
 
 EXPLORER = """
-import sys
-sys.path.insert(0, "..")
 from helpers.studies.beta_sweep import load_sweep
 from helpers.page.explorer import explore_drift
 
@@ -27,8 +24,7 @@ FOLLOW = """
 import json
 import ipywidgets
 
-said = ipywidgets.HTML()
-said.add_class("said")
+said = ipywidgets.HTML().add_class("said")
 
 def follow(change=None):
     said.value = json.dumps({"beta": explorer.beta.value, "iteration": explorer.iteration.value})
@@ -71,10 +67,10 @@ def look_at_page(notebook):
     return frames.content_frame
 
 
-def wait_for_text(notebook, selector: str, condition, what: str) -> None:
-    """Look at the page until a text in it is as wanted."""
-    text = lambda: look_at_page(notebook).locator(selector).inner_text()  # noqa: E731
-    notebook.wait_until(lambda: condition(text()), 120, what)
+def wait_for_text(notebook, selector: str, wanted: str) -> None:
+    """Look at the page until a text in it matches this expression."""
+    at = lambda: look_at_page(notebook).locator(selector, has_text=re.compile(wanted))  # noqa: E731
+    notebook.wait_until(lambda: at().count(), 120, wanted)
 
 
 def inside(notebook):
@@ -113,20 +109,19 @@ def test_a_move_in_python_is_seen_on_the_page(live, sweep):
     frame.locator("#beta").press("Home")
     live.wait_until(lambda: python_says(live)["beta"] == sweep.betas[0], 20, "the left end")
     live.run_below("explorer.beta.value = sweep.betas[-1]")
-    words = f"β = {sweep.betas[-1]:g}"
-    wait_for_text(live, "#beta-now", lambda text: text == words, words)
+    wait_for_text(live, "#beta-now", f"^β = {sweep.betas[-1]:g}$")
 
 
 def test_a_run_joins_grows_and_the_plane_makes_room(live, sweep):
     frame, largest = inside(live), sweep.betas[-1]
     stops = frame.locator("#stops span").count()
     live.run_below("grow(5)")
-    wait_for_text(live, "#beta-now", lambda text: text == f"yours: β = {largest:g}", "the run")
+    wait_for_text(live, "#beta-now", f"^yours: β = {largest:g}$")
     assert frame.locator("#stops span").count() == stops + 1
     assert frame.locator("#iteration-now").inner_text().startswith("4 of")
     before = frame.locator("#plane circle.end").evaluate_all(PLACES)
     live.run_below("grow(50)")
-    wait_for_text(live, "#iteration-now", lambda text: text.startswith("49 of"), "its growth")
+    wait_for_text(live, "#iteration-now", "^49 of")
     assert frame.locator("#plane circle.end").evaluate_all(PLACES) != before
     assert frame.locator("#seed").is_disabled()
     frame.locator("#iteration").press("End")
@@ -139,7 +134,7 @@ def test_the_page_trains_with_the_models_that_python_gives(live):
     frame = inside(live)
     frame.locator("#train-box summary").first.click()
     frame.locator("#train-go").click()
-    wait_for_text(live, "#train-progress", lambda text: "update 1 of" in text, "an update")
+    wait_for_text(live, "#train-progress", "update 1 of")
     assert frame.locator("#beta-now").inner_text().startswith("run\u00a01: β = ")
     frame.locator("#train-stop").click()
     assert live.errors() == []

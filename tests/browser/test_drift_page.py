@@ -12,11 +12,10 @@ from helpers.kit.style import COLOURS
 from helpers.lessons.real_models.reward_study import load_real_reward
 from helpers.page import drift_page
 from helpers.studies.drift import run_curves
-from helpers.tools.files import ROOT
 from tests.browser.conftest import FRAMES
-from tests.page.test_drift_page import records
+from tests.page.test_drift_page import SHIPPED, records
 
-PAGE = (ROOT / "docs" / "index.html").as_uri()
+PAGE = SHIPPED.as_uri()
 STILL = "#iteration=0"  # a link names a view: nothing plays by itself
 REAL = "#world=real&beta=0&iteration=30"
 # every move of anything that stands on the page, also right after a key
@@ -60,7 +59,7 @@ def press(page, selector, *keys):
     """These keys on this control, and a frame for the page to follow."""
     for key in keys:
         page.locator(selector).press(key)
-    page.evaluate(FRAMES)
+    page.locator("body").evaluate(FRAMES)
 
 
 def go(page, link: str) -> None:
@@ -101,8 +100,6 @@ def test_keys_move_beta_and_iteration_and_the_numbers_are_the_recorded_ones(page
             keys, iteration = ["Home", "ArrowRight", "ArrowUp"], 2
         press(page, "#iteration", *keys)
         check_numbers(page, sweep, beta, iteration)
-    press(page, "#beta", "End", "ArrowLeft")
-    assert page.locator("#beta").get_attribute("aria-valuetext") == f"β = {sweep.betas[-2]:g}"
 
 
 def test_the_ruler_follows_the_mouse(page, sweep):
@@ -331,7 +328,7 @@ HEARS = "addEventListener('message', ({data, ports}) => { if (data === 'drift-pa
 
 
 def test_a_run_that_joins_a_hidden_frame_leaves_the_ruler_its_labels(browser):
-    facts = records((ROOT / "docs/index.html").read_text("utf-8"))
+    facts = records(SHIPPED.read_text("utf-8"))
     yours = {"key": "yours", "label": "yours: β = 3", "beta": 3, "ownReward": False}
     yours |= {"optimum": None, "run": facts["runs"][0][0]}
     joined = {"words": facts["words"], "runs": [yours]}

@@ -7,14 +7,11 @@ import pytest
 from nbconvert import HTMLExporter
 
 from helpers.tools.files import ROOT
-from tests.browser.conftest import FRAMES
-from tests.browser.test_drift_page import number
-
-LESSON = ROOT / "notebooks/07_kl_beta_sweeps.ipynb"
+from tests.browser.test_drift_page import number, press
 
 
 def test_the_page_moves_in_a_saved_notebook(browser, sweep, tmp_path):
-    book = nbformat.read(LESSON, as_version=4)
+    book = nbformat.read(ROOT / "notebooks/07_kl_beta_sweeps.ipynb", as_version=4)
     book.cells = [cell for cell in book.cells if "drift explorer" in str(cell.get("outputs"))]
     html, _ = HTMLExporter().from_notebook_node(book)
     (tmp_path / "lesson.html").write_text(html, "utf-8")
@@ -24,9 +21,8 @@ def test_the_page_moves_in_a_saved_notebook(browser, sweep, tmp_path):
     inside = page.frame_locator("iframe[title*='drift explorer']").first
     assert inside.locator("#iteration").input_value() == "0"  # it waits for its reader
     for key, beta in (("Home", sweep.betas[0]), ("End", sweep.betas[-1])):
-        inside.locator("#beta").press(key)
-        inside.locator("#iteration").press("End")
-        inside.locator("body").evaluate(FRAMES)
+        press(inside, "#beta", key)
+        press(inside, "#iteration", "End")
         last = sweep.run(beta, 0).final["kl"]
         assert number(inside, "kl") == pytest.approx(last, rel=0.002, abs=0.006)
     page.close()

@@ -4,7 +4,7 @@ import re
 
 from benchmarks import page as timed
 from tests.browser.conftest import FRAMES, trained
-from tests.browser.test_drift_page import WATCH_SHIFTS, number, opened
+from tests.browser.test_drift_page import WATCH_SHIFTS, number, opened, press
 
 AT = "#beta=0.1&iteration=0"  # a run begins at the page's β
 FACTS = r"The most typical of 3 texts of update \d+: proxy −?\d\.\d\d \(mean −?\d\.\d\d\), gold "
@@ -62,15 +62,13 @@ def test_a_run_trains_where_it_is_seen_and_stops_when_asked_or_hidden(browser):
         assert start.inner_text() == "Train at β = 0"
         start.click()
         trained(page, 1)
-        page.locator("#iteration").press("Home")
-        page.evaluate(FRAMES)
+        press(page, "#iteration", "Home")
         rows = page.locator("#table tbody tr")
         for own, recorded, name in ((-2, 6, "run\u00a01: β = 0.1"), (-1, 0, "run\u00a02: β = 0")):
             assert re.match(rf"{name}\s+0 of 60 updates, RLOO", rows.nth(own).inner_text())
             one, other = (rows.nth(at).locator("td").all_inner_texts() for at in (own, recorded))
             assert one == other  # before training: the same reference; J* of the same β
-        page.locator("#iteration").press("End")
-        page.evaluate(FRAMES)
+        press(page, "#iteration", "End")
         assert page.locator("#stops .own").all_inner_texts() == ["run\u00a01", "run\u00a02"]
         end = page.locator("#beta .track").bounding_box()
         assert end["x"] + end["width"] < page.locator("#stops .own").first.bounding_box()["x"]

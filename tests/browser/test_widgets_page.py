@@ -11,8 +11,6 @@ from .notebook_page import open_cells
 pytestmark = pytest.mark.timeout(300)
 
 EXPLORER = """
-import sys
-sys.path.insert(0, "..")
 import ipywidgets
 from helpers.kit.figures import label_axes, one_panel
 from helpers.kit.sliders import Explorer, slider, stops

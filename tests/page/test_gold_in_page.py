@@ -5,7 +5,6 @@ import random
 import pytest
 
 from helpers.page.gold import gold_facts
-from helpers.studies.beta_sweep import load_sweep
 from helpers.world import reviews
 from helpers.world.gold import LOWEST, gold_score, gold_scores
 from helpers.world.sentences import judge
@@ -32,22 +31,15 @@ def assert_equal(texts):
             assert reasons == pytest.approx(sentence["points"], abs=1e-9)
 
 
-def recorded():
+def recorded(sweep):
     """The texts of all recorded samples: list of str."""
-    shots = [shot for run in load_sweep().runs for shot in run.snapshots]
+    shots = [shot for run in sweep.runs for shot in run.snapshots]
     return [s.text for shot in shots for samples in shot.samples.values() for s in samples]
 
 
-def altered(tokens, others, rng):
-    """A text after one to three changes of a word, a sentence, or a part put in."""
-    for _ in range(rng.randint(1, 3)):
-        tokens = change(tokens, rng, others, 80)
-    return reviews.detokenize(tokens)
-
-
 @pytest.mark.slow
-def test_every_recorded_text_has_its_gold():
-    texts = recorded()
+def test_every_recorded_text_has_its_gold(sweep):
+    texts = recorded(sweep)
     assert len(texts) > 3000
     assert_equal(texts)
 
@@ -59,12 +51,17 @@ ALTERED = [
 
 
 @pytest.mark.parametrize("seed, count", ALTERED)
-def test_altered_texts_have_their_gold(seed, count):
+def test_altered_texts_have_their_gold(sweep, seed, count):
     rng = random.Random(seed)
     originals = [reviews.sample_review(rng) for _ in range(500)]
-    originals += rng.sample(recorded(), 500)
+    originals += rng.sample(recorded(sweep), 500)
     originals = [reviews.tokenize(text) for text in originals if text]
-    texts = [altered(rng.choice(originals), originals, rng) for _ in range(count)]
+    texts = []
+    for _ in range(count):
+        tokens = rng.choice(originals)
+        for _ in range(rng.randint(1, 3)):  # changes of a word, a sentence, or a part put in
+            tokens = change(tokens, rng, originals, 80)
+        texts.append(reviews.detokenize(tokens))
     assert_equal(texts)
     assert sum(score > 0 for score in gold_scores(texts)) > 0.02 * count  # not only ruins
 

@@ -10,6 +10,7 @@ from helpers.page.drift_page import ENGINE
 from helpers.ppo import policy_loss
 from helpers.whitening import masked_mean, whiten_advantages
 from tests.page.javascript import run
+from tests.page.test_train import as_lists
 from tests.strategies import prefix_mask
 
 GROUP, BETA = 4, 0.2
@@ -46,15 +47,11 @@ class Recorded:
         """As the page has it."""
         rloo = self.advantages(RLHFConfig(**CONFIGS["PPO's clip"]))[:, 0]
         kl = torch.where(self.mask, self.old - self.ref, 0.0).sum(dim=1)
-        old, new = (
-            [row[row.isfinite()].tolist() for row in x.masked_fill(~self.mask, torch.inf)]
-            for x in (self.old, self.new)
-        )
-        columns = [old, new, rloo.tolist(), self.scores.tolist(), kl.tolist()]
-        names = ("logprobs", "newLogprobs", "advantage", "score", "kl")
+        old, new = (as_lists(x, self.mask) for x in (self.old, self.new))
+        tokens = [[0] * len(row) for row in old]
+        columns = [tokens, old, new, rloo.tolist(), self.scores.tolist(), kl.tolist()]
+        names = ("tokens", "logprobs", "newLogprobs", "advantage", "score", "kl")
         rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-        for row in rows:
-            row["tokens"] = [0] * len(row["logprobs"])
         return {"responses": rows, "klCoef": BETA, "group": GROUP}
 
 
