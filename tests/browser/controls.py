@@ -93,9 +93,7 @@ class Control:
         patience = PATIENCE_IF_WAITING if self.waits else PATIENCE
         changed = holds(lambda: self.node.evaluate(SHOWN) != before, patience)
         alerts = self.area.locator("[role=alert]").all_inner_texts()
-        lines = (
-            self.area.inner_text().splitlines() + alerts
-        )  # the way back may take them off the page
+        lines = self.area.inner_text().splitlines() + alerts  # now: the way back may take them off
         self.seen |= set(filter(COMPLAINT.search, lines))
         return changed
 

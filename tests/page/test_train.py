@@ -27,8 +27,6 @@ from tests.page.rloo_band import SETTINGS
 
 SCRIPTS = [*ENGINE, "policy.js"]
 ASKED = Path(__file__).with_name("train.js").read_text("utf-8")
-
-
 WORDS = shipped_words()
 
 
