@@ -173,12 +173,12 @@ def name_logprobs(actor, ids, mask, got, right, temperature: float) -> None:
 
 
 def name_columns(got: Tensor, right: Tensor, counted: Tensor) -> None:
-    """Wrong: log-probs with a factor, all too large, or others than those of what was drawn."""
+    """Wrong: log-probs with a factor, none too small, or others than those of what was drawn."""
     far = counted & (right < -0.1)  # near 0 a quotient is rounding
     if found := scaled([(got[far], right[far])]):
         raise Wrong(found[0], f"Look at the log-probs that you keep. {found[1]}")
-    says = "All log-probs are too large: is the distribution cut to the likeliest tokens (top-k, top-p)?"
-    expect(not bool((got >= right - 1e-3).all()), "top-k or top-p", says)
+    says = "No log-prob is too small and some are too large: is a token never drawn (top-k, top-p)?"
+    expect(not bool((got >= right - 1e-3).all()), "some tokens are never drawn", says)
     row, t = (~torch.isclose(got, right, 0, 1e-3)).nonzero()[0].tolist()
     says = f"At {[row, t]} you have {float(got[row, t]):.4g}; the actor says {float(right[row, t]):.4g}"
     says += " of what was drawn (log-softmax of logits / temperature)."

@@ -111,13 +111,13 @@ TOOL = "<turn> tool {} <end> <turn> assistant"
 TURNS = (  # in order: who, and what was said
     [("policy", "look <end>"), ("tool", TOOL.format("rain")), ("policy", "no . <end>")],
     [("policy", "why ? <end>")],
-    [("policy", "weather <end>"), ("tool", TOOL.format("sun")), ("policy", "it is fine")],
+    [("tool", TOOL.format("sun")), ("tool", TOOL.format("rain")), ("policy", "it is fine")],
 )
 
 
 @cache
 def two_turns() -> list[tuple]:
-    """The probes: one conversation with a tool's turn; three, one without."""
+    """The probes: one conversation with a tool's turn; three, one without, one that begins with two."""
     turns = [[(who, drawn(text)[0]) for who, text in row] for row in TURNS]
     return [(chat_tokenizer().pad_token_id, turns[:n]) for n in (1, 3)]
 

@@ -93,7 +93,7 @@ INF = (SIX[0], *(torch.where(SIX[4], x, -torch.inf) for x in SIX[1:4]), SIX[4])
 SMALL = (
     TWO[0],
     *(torch.cat([x, x], dim=1)[:, :5] for x in TWO[1:4]),
-    prefix_mask(5, 3, 2),
+    prefix_mask(5, 3, 1),
 )
 WEIGHTS, NUDGE = "weight of each token in the loss", 0.1  # a move of one log-prob, within the clip
 

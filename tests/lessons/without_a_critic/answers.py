@@ -42,6 +42,7 @@ WRONG = [
     ("group_step", "log π·A", GAINS, "torch.where(mask, logprobs * advantages.unsqueeze(1), 0.0)"),
     ("group_step", "all tokens together for 'response'", "(sums / counts).mean()", TOKENS),
     ("group_step", "divided by the width", FIXED, "gains.mean()"),
+    ("group_step", "the width for a response's own length", "(sums / counts)", "gains.mean(dim=1)"),
     ("group_step", "gains of 0 not counted", TOKENS, "gains[gains != 0].mean()"),
     ("group_step", "the loss detached", "-mean", "-mean.detach()"),
 

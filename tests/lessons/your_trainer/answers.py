@@ -26,6 +26,9 @@ WRONG = [
      "    prompts = [*prompts, *(prompts.pop() for _ in range(2))]\n    return [prompts[i]"),
     (D, "neighbours", "order[:batch_size]",
      "[(int(order[0]) + k) % len(prompts) for k in range(batch_size)]"),
+    (G, "no stop token at first", ".log_softmax(-1)",
+     ".index_fill(1, torch.tensor([tokenizer.eos_token_id] if not drawn else [], dtype=torch.long),"
+     " -torch.inf).log_softmax(-1)"),
     (G, "padded with the stop token", PAD, PAD.replace("pad", "eos")),
     (G, "probabilities kept", "logprobs.gather(1, new) *", "logprobs.exp().gather(1, new) *"),
     (G, "responses only", "return ids, mask,", "return ids[:, -len(drawn):], mask[:, -len(drawn):],"),
