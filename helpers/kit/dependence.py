@@ -62,7 +62,8 @@ class Moved:
     ):
         given = exercise.named(probe, apart=True)[name]
         self.name, self.given = name, torch.as_tensor(given)
-        mask = exercise.mask(probe)
+        mask, width = exercise.mask(probe), self.given.shape[-1:].numel()
+        mask = mask if mask is None else mask[..., -width:]  # of a response after its prompt
         self.mask = mask if mask is not None and mask.shape == self.given.shape else None
 
         def both(x: Tensor) -> list[Tensor]:
@@ -90,6 +91,7 @@ def other_places(m: Moved) -> Found:
     mine, wanted = (~(x.abs() <= LEAST) for x in (m.yours, m.right))  # NaN is another result, too
     more, less = mine & ~wanted, wanted & ~mine
     if m.mask is not None:
+        less[~m.mask.reshape(-1)] = False  # what the solution does with padding is no example
         pads = more[~m.mask.reshape(-1)]
         # what stands on padding itself is no reason
         if bool(pads[..., m.mask].any() if pads.shape[1:] == m.mask.shape else pads.any()):
@@ -109,10 +111,8 @@ def too_strongly(m: Moved) -> Found:
     if not factor or factor < 1e-3 or abs(factor - 1) < 5e-3:
         return None
     times = f"{factor:.4g}" if factor > 1 else f"1/{1 / factor:.4g}"
-    return (
-        f"weight of {m.name}",
-        f"In this case, `{m.name}` counts {times} times as much as it should.",
-    )
+    says = f"In this case, `{m.name}` counts {times} times as much as it should."
+    return f"weight of {m.name}", says
 
 
 def shifted(m: Moved) -> Found:

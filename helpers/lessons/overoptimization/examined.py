@@ -53,7 +53,7 @@ def numbers(answer: object, count: int) -> list[float]:
         number = number or (isinstance(value, Tensor) and value.dim() == 0)
         says = f"{value!r:.40} is {kind_of(value)}; a reward is a number."
         expect(number, "not a number", says)
-        says = f"A reward is {float(value)}: training would never recover. Did you divide by 0?"
+        says = f"A reward is {float(value)}. Is it divided by 0, or by the std over the texts (nan for one)?"
         expect(math.isfinite(value), "NaN or infinite", says)
     return [float(value) for value in got]
 

@@ -73,7 +73,7 @@ def answer_reward(completions, solution):
     [
         ([" dog big\n", " big dog\n", " dog big"], ["dog big"] * 3),
         (SAID, ["b a"] * len(SAID)),
-        ([" net seat net\n", " net seat\n"], ["seat net", "net seat"]),
+        ([" net seat\n", " net seat net\n", " net seat\n"], ["seat net", "seat net", "net seat"]),
     ],
     """\
 somewhere in the text: Your checker asks whether the answer is somewhere in the text: " a b a" holds "b a",

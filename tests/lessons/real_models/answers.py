@@ -37,6 +37,7 @@ WRONG = [
     ("turns_tokens", "padding counts", "[False] *", "[True] *"),
     ("turns_tokens", "all but the policy's first turn", "for who, ids in row for _",
      "for k, (who, ids) in enumerate(row) for _", 'who == "policy"', 'who == "policy" and k > 0'),
+    ("answer_reward", "anybody's solution", "text.strip() == right", "text.strip() in solution"),
     ("turns_tokens", "every other turn", 'who == "policy" for who, ids in row for',
      "turn % 2 == 0 for turn, (_, ids) in enumerate(row) for"),
     ("turns_tokens", "zeros for pads", "[pad] *", "[0] *"),
