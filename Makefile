@@ -40,7 +40,7 @@ help:
 	@echo "make site                the course as a static site, in build/site (sphinx, in an environment of its own)"
 	@echo "make film                the README's film, made anew from the drift page (needs chromium)"
 	@echo "make check               a minute: lint, definitions, invariants, exercise checks"
-	@echo "make test [JOBS=2]       fifteen: tests, real faults, a browser, every notebook; so many side by side"
+	@echo "make test [JOBS=2]       eight to thirty minutes: tests, real faults, a browser, every notebook; JOBS at once"
 	@echo "make nightly             all there is: every kill, every control, notebooks twice, thousands of draws"
 	@echo "make colab [REPO=owner/name]        write Colab badges that lead here (default: git's origin)"
 	@echo "make test-colab [NOTEBOOKS=02_gae]  notebooks alone in an empty folder, on Colab's versions"
