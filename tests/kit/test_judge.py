@@ -116,7 +116,7 @@ DRAWN, MASK = "drawn.append(logprobs.gather(1, token)", "torch.cat([mask, runnin
 TOLD = [
     (check_sample_with_cache, DRAWN, f"{DRAWN} * config.temperature", "Every number is 0.6 times"),
     (check_sample_with_cache, "        token =", "        logprobs[logprobs < logprobs.topk(9)[0][:, -1:]]"
-     " = -1e9\n        logprobs = logprobs.log_softmax(-1)\n        token =", "All log-probs are too large"),
+     " = -1e9\n        logprobs = logprobs.log_softmax(-1)\n        token =", "is a token never drawn"),
     (check_sample_with_cache, MASK, "torch.cat([mask, torch.ones_like(running)], 1)", "and False after it."),
     (check_fit_pairs, "optimizer.step()", "optimizer.step(), optimizer.step()", "you have 10; it should"),
 ]  # fmt: skip
