@@ -13,19 +13,13 @@ from helpers.models import load_tokenizer
 from helpers.reward_model import RewardModel, fit_reward_model, pair_texts, passes
 from helpers.studies.runs import significant
 from helpers.studies.study import Options, origin, read_study, write_study
-from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances, relabel
+from helpers.world.labelling import expected_accuracy, gold_gaps, label_chances, labelled_pairs
 from helpers.world.small_models import make_encoder
 
 TEMPERATURES = (0.25, 1.0, 3.0)  # points of gold score; the higher, the noisier the labels
 SEEDS = {100: 3, 300: 3, 1_000: 3, 3_000: 2, 12_000: 2}  # pairs: fits of each size
 TEST_PAIRS = 2_000
 BINS = 8  # of the calibration curve
-
-
-def expected_loss(gaps: Tensor, chances: Tensor) -> float:
-    """Bradley–Terry loss of score differences [N], averaged over the label noise: nats."""
-    sure = torch.nn.functional.logsigmoid
-    return float(-(chances * sure(gaps) + (1 - chances) * sure(-gaps)).mean())
 
 
 def calibration(gaps: Tensor, chances: Tensor) -> list[dict]:
@@ -52,12 +46,11 @@ def score_gaps(model: RewardModel, pairs: list[dict]) -> Tensor:
 
 
 def measure_quality(gaps: Tensor, test_gaps: Tensor, temperature: float) -> dict:
-    """Accuracy, loss and calibration on test pairs."""
+    """Accuracy and calibration on test pairs."""
     chances = label_chances(test_gaps, temperature)
     return {
         "accuracy": expected_accuracy(gaps, chances),
         "gold_accuracy": expected_accuracy(gaps, (test_gaps.sign() + 1) / 2),
-        "loss": expected_loss(gaps, chances),
         "calibration": calibration(gaps, chances),
     }
 
@@ -68,18 +61,15 @@ def best_possible(test_gaps: Tensor, temperature: float) -> dict:
     return found | {"temperature": temperature}
 
 
-def run_one(world: dict, count: int, temperature: float, seed: int) -> dict:
+def run_one(test: list[dict], count: int, temperature: float, seed: int) -> dict:
     """Train one reward model on `count` pairs labelled at `temperature`, all from the seed."""
-    generator = torch.Generator().manual_seed(seed)
-    picked = torch.randperm(len(world["train"]), generator=generator)[:count]
-    chances = label_chances(world["train_gaps"][picked], temperature)
-    pairs = relabel([world["train"][i] for i in picked.tolist()], chances, generator)
+    tokenizer = load_tokenizer("data/sft")
+    pairs = labelled_pairs(count, temperature, seed)
     torch.manual_seed(seed)
-    model = RewardModel(make_encoder(world["tokenizer"]), world["tokenizer"])
+    model = RewardModel(make_encoder(tokenizer), tokenizer)
     fit_reward_model(model, pairs, seed=seed)
     found = {"pairs": count, "temperature": temperature, "seed": seed}
-    gaps = score_gaps(model, world["test"])
-    return found | measure_quality(gaps, world["test_gaps"], temperature)
+    return found | measure_quality(score_gaps(model, test), gold_gaps(test), temperature)
 
 
 def load_results() -> dict:
@@ -93,18 +83,15 @@ class RewardQualityOptions(Options, name="reward_quality"):
 
     def run(self) -> None:
         """Train all reward models, smallest first, then write the file."""
-        train, test = load_rows("pairs_train.jsonl"), load_rows("pairs_test.jsonl")[:TEST_PAIRS]
-        world = {"train": train, "test": test, "tokenizer": load_tokenizer("data/sft")}
-        world |= {"train_gaps": gold_gaps(train), "test_gaps": gold_gaps(test)}
-        runs = {}
+        test, runs = load_rows("pairs_test.jsonl")[:TEST_PAIRS], {}
         jobs = [(n, heat, seed) for n in SEEDS for seed in range(SEEDS[n]) for heat in TEMPERATURES]
         with tqdm(total=sum(size * passes(size) for size, *_ in jobs)) as bar:
             for size, heat, seed in jobs:
                 name = f"{size}_pairs_temperature_{heat:g}_seed_{seed}"
                 bar.set_description(name)
-                runs[name] = run_one(world, size, heat, seed)
+                runs[name] = run_one(test, size, heat, seed)
                 bar.update(size * passes(size))
-        best = [best_possible(world["test_gaps"], heat) for heat in TEMPERATURES]
+        best = [best_possible(gold_gaps(test), heat) for heat in TEMPERATURES]
         found = {"test_pairs": len(test), "best": best, "runs": runs}
         write_study(self.results, origin(self, torch.get_num_threads()) | significant(found))
         print(f"{len(runs)} runs in {self.results.name}")
