@@ -30,7 +30,6 @@ from helpers.studies.faults import Fault
 from helpers.studies.measure import measure
 from helpers.studies.runs import Run, train_measured
 from helpers.studies.study import Job, StudyOptions, loader
-from helpers.theory.optimum import effective_sample_size
 from helpers.tools.flags import setting
 from helpers.tools.pool import advance
 from helpers.world.gold import gold_scores
@@ -88,7 +87,6 @@ class StaleSampler:
         self.actors, self.cap = deque(maxlen=lag + 1), cap
         self.generate_responses = steps.generate_responses
         self.estimate_advantages = steps.estimate_advantages
-        self.facts: dict[str, float] = {}  # of the last rollout
 
     @torch.no_grad()
     def sample(self, state: RLHFState, prompts: list[str]) -> Responses:
@@ -103,14 +101,11 @@ class StaleSampler:
     def estimate(self, state: RLHFState, responses: Responses, *of_steps: Tensor) -> tuple:
         """Step 6, the advantages times the weights."""
         values, advantages, returns = self.estimate_advantages(state, responses, *of_steps)
-        mask, cap = responses.response_mask, self.cap or CAP
-        weights = truncated_importance_weights(responses.logprobs, self.sampler_logprobs, mask, cap)
-        shares = (weights[mask] / weights[mask].sum()).unsqueeze(0)
-        self.facts = {
-            "truncated": float((weights[mask] >= cap).float().mean()),
-            "effective": float(effective_sample_size(shares)) / shares.shape[1],
-        }
-        return values, advantages if self.cap is None else advantages * weights, returns
+        if self.cap is not None:
+            logprobs = responses.logprobs, self.sampler_logprobs
+            mask, cap = responses.response_mask, self.cap
+            advantages = advantages * truncated_importance_weights(*logprobs, mask, cap)
+        return values, advantages, returns
 
     def in_effect(self) -> AbstractContextManager:
         """A context in which `iterate` uses this sampler."""
@@ -164,12 +159,11 @@ def train_on_task(job: Job, folder: Path, answers: int = ANSWERS) -> Run:
 def train_on_scores(job: Job, folder: Path) -> Run:
     """A run on the reward model, or on gold; its last policy is measured."""
     state = start_run(job.config, reward=gold_scores if job.kind in DENSE else None)
-    sampler = StaleSampler(cap=STALE.get(job.kind))  # where it is not in effect it has no facts
     paid = {"total_rewards": pay_by_sentence} if job.kind.startswith("dense") else {}
-    change = sampler if job.kind in STALE else Fault(job.kind, wrong=paid)
+    stale = job.kind in STALE
+    change = StaleSampler(cap=STALE[job.kind]) if stale else Fault(job.kind, wrong=paid)
     with change.in_effect():
-        for record in run_iterations(state, steps.iterate):
-            record |= sampler.facts
+        for _ in run_iterations(state, steps.iterate):
             advance(1)
     final, _ = measure(state, state.models.actor, EVALUATED)
     return Run(job.config, state.history, final=final)

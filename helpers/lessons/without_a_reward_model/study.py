@@ -17,12 +17,11 @@ from helpers.steps import evaluate
 from helpers.studies.measure import MEASURES
 from helpers.studies.runs import Run, as_history, train_measured
 from helpers.studies.study import Job, Study, StudyOptions, loader
-from helpers.world import reviews
 
 BETAS = (0.1, 0.3, 1.0)
 IPO_BETA = 0.1
 FEW = 300  # pairs of an offline run
-SEEN = 100  # pairs, of those trained on and of those held out, that are measured
+HELD_OUT = 100  # pairs that are measured
 MEASURE_EVERY = 8  # iterations
 SETTINGS = dict(batch_size=32, minibatch_size=32, learning_rate=1e-3, device="cpu")
 SETTINGS |= dict(normalizer_samples=512)
@@ -33,33 +32,25 @@ def few_pairs(seed: int) -> list[dict]:
     return load_pairs(DirectConfig().pairs, FEW * (seed + 1))[FEW * seed :]
 
 
-def measure_direct(state: RLHFState, pairs: list[dict] | None) -> dict:
-    """A row of a run: fresh responses, one to each prompt; held-out pairs; pairs trained on.
+def measure_direct(state: RLHFState) -> dict:
+    """A row of a run: fresh responses, one to each prompt; held-out pairs.
 
-    `score`, `gold`, `grammatical`, `kl` (nats) and `words` per response; `chosen`, `rejected`: how
-    many nats a held-out response has gained over the reference, mean; `seen_chosen` … the same of
-    pairs trained on, where there are any.
+    `score`, `gold`, `grammatical`, `kl` (nats) per response; `chosen`, `rejected`: how many nats a
+    held-out response has gained over the reference, mean.
     """
-    found, texts = evaluate(state.models.actor, state, count=len(state.prompts))
+    found, _ = evaluate(state.models.actor, state, count=len(state.prompts))
     row = {name: float(x.mean()) for name, x in found.items()}
-    row["words"] = sum(len(reviews.tokenize(text)) for text in texts) / len(texts)
-    held_out = load_pairs("data/pairs_test.jsonl", SEEN)
-    for before, rows in (("", held_out), ("seen_", (pairs or [])[:SEEN])):
-        if rows:
-            stats = evaluate_pairs(state, rows)
-            row[f"{before}accuracy"] = stats["accuracy"]
-            for side in ("chosen", "rejected"):
-                row[before + side] = stats[f"{side}_reward"] / state.config.kl_coef
-    return row
+    stats = evaluate_pairs(state, load_pairs("data/pairs_test.jsonl", HELD_OUT))
+    gained = {x: stats[f"{x}_reward"] / state.config.kl_coef for x in ("chosen", "rejected")}
+    return row | {"accuracy": stats["accuracy"]} | gained
 
 
 def train(job: Job, folder: Path) -> Run:
     """A run whose records are rows of measurements."""
     state = start_run(job.config, measures=MEASURES)
-    pairs = None if job.config.online else few_pairs(job.config.seed)
-    measure = partial(measure_direct, pairs=pairs)
-    step = partial(iterate_direct, data=pairs and load_data(state, pairs))
-    run = train_measured(state, measure, MEASURE_EVERY, step, first=measure(state))
+    data = None if job.config.online else load_data(state, few_pairs(job.config.seed))
+    step, first = partial(iterate_direct, data=data), measure_direct(state)
+    run = train_measured(state, measure_direct, MEASURE_EVERY, step, first=first)
     count = len(state.prompts)
     _, texts = evaluate(state.models.actor, state, count)  # those of the last row
     final = {"prompts": list(map(str, state.prompts[::8])), "texts": texts[::8]}

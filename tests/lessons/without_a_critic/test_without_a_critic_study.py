@@ -11,7 +11,6 @@ from strategies import close
 from helpers import steps
 from helpers.config import RLHFConfig
 from helpers.lessons.without_a_critic.study import (
-    STALE,
     TASKS,
     StaleSampler,
     load_without_a_critic,
@@ -42,7 +41,6 @@ def test_a_sampler_without_lag_is_the_loop_itself(prompts):
         with sampler.in_effect():
             iterate(stale)
     assert stale.history[-1]["score"] == pytest.approx(plain.history[-1]["score"], abs=1e-4)
-    assert sampler.facts["effective"] == pytest.approx(1.0, abs=1e-4)
     iterate(stale)  # the patches are gone
     assert len(sampler.actors) == 1
 
@@ -56,7 +54,7 @@ def test_an_older_actor_writes_and_the_present_one_learns(prompts):
     assert [fingerprint(actor) for actor in sampler.actors][0] == first
     assert all(record["first_ratio_error"] < 1e-4 for record in state.history)
     gap = (rollout.logprobs - sampler.sampler_logprobs)[rollout.response_mask]
-    assert gap.abs().max() > 0.01 and sampler.facts["effective"] < 0.999
+    assert gap.abs().max() > 0.01
 
 
 @pytest.mark.parametrize("cap", [None, 1.2])
@@ -68,7 +66,6 @@ def test_the_weights_multiply_the_advantages(prompts, cap):
     _, advantages, _ = sampler.estimate(state, responses, None)
     advantages, weight = advantages[responses.response_mask], 1.0 if cap is None else 1.10517
     close(advantages, torch.full_like(advantages, weight))
-    assert sampler.facts["effective"] == pytest.approx(1.0, abs=1e-4)  # equal weights
 
 
 def test_a_sentence_is_paid_at_its_end_what_it_has_changed():
@@ -106,10 +103,7 @@ def test_pass_at_k_is_measured_by_the_task_s_own_checker(tmp_path):
     json.dumps(as_entry(run))
 
 
-def test_the_shipped_runs_of_the_task_have_a_curve_and_stale_ones_weights():
+def test_the_shipped_runs_of_the_task_have_a_curve():
     study = load_without_a_critic()
     assert all(("curve" in run.final) == (run.kind in TASKS) for run in study.runs)
-    for kind in STALE:
-        effective = study.run(kind).column("effective")
-        assert effective[0] == pytest.approx(1.0, abs=1e-3) and min(effective) < 0.9
     close(torch.tensor(study.run("task").final["curve"]["kl"][0]), torch.tensor(0.0), 1e-4)
