@@ -7,7 +7,7 @@ exactly: `optimum.gaussian_optimum`.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +21,7 @@ LEARNING_RATE = 0.02  # of plain gradient descent on m
 BATCH, STEPS = 256, 120  # samples per step, number of steps
 
 
-@dataclass(frozen=True)
-class GaussianRun:
+class GaussianRun(NamedTuple):
     """One training run: m before each step and after the last."""
 
     kl_coef: float
@@ -40,38 +39,27 @@ def normal_logprob(y: Tensor, mean: Tensor | float) -> Tensor:
     return -0.5 * z.square() - math.log(SIGMA * math.sqrt(2 * math.pi))
 
 
-def gaussian_loss(mean: Tensor, y: Tensor, scores: Tensor, kl_coef: float) -> tuple[Tensor, Tensor]:
-    """Policy loss of a batch of one-token responses: y [B], scores [B] → loss, KL-shaped rewards [B, 1].
-
-    The gradient with respect to `mean` is minus the policy gradient of J (Williams 1992, with the
-    batch mean as baseline). ValueError: shapes, β < 0.
-    """
-    y = y.unsqueeze(1)  # (B, 1)
-    logprobs, ref_logprobs = normal_logprob(y, mean), normal_logprob(y, 0.0)  # (B, 1)
-    mask = torch.ones_like(y, dtype=torch.bool)
-    rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)  # (B, 1)
-    advantages = rewards - rewards.mean()
-    loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask)  # ratio 1: no clipping
-    return loss, rewards
-
-
 def train_gaussian(
     kl_coef: float, reward: Callable[[Tensor], Tensor] = peak_reward, steps: int = STEPS
 ) -> GaussianRun:
     """Train m by gradient descent from the reference's 0, on 256 fresh samples per step.
 
-    Stable while LEARNING_RATE·(2 + β/σ²) < 2. ValueError: a non-finite reward.
+    The policy gradient of Williams 1992, with the batch mean as baseline. Stable while
+    LEARNING_RATE·(2 + β/σ²) < 2. ValueError: a non-finite reward.
     """
     generator = torch.Generator().manual_seed(0)
     mean = torch.zeros((), requires_grad=True)
     optimizer = torch.optim.SGD([mean], lr=LEARNING_RATE)
-    means = [0.0]
+    means, mask = [0.0], torch.ones(BATCH, 1, dtype=torch.bool)  # responses of one token
     for _ in range(steps):
         noise = torch.randn(BATCH, generator=generator)
         y = (mean + SIGMA * noise).detach()
-        scores = reward(y)
+        scores = reward(y)  # (B,)
         require_finite("scores", scores)
-        loss, _ = gaussian_loss(mean, y, scores, kl_coef)
+        logprobs, ref_logprobs = (normal_logprob(y[:, None], m) for m in (mean, 0.0))  # (B, 1)
+        rewards = shape_rewards(scores, logprobs, ref_logprobs, mask, kl_coef)  # (B, 1)
+        advantages = rewards - rewards.mean()
+        loss, _ = policy_loss(logprobs, logprobs.detach(), advantages, mask)  # ratio 1: no clipping
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
