@@ -18,7 +18,7 @@ MODELS, RUN, SCORES = "models", "the run", "scores"  # headings of `python -m he
 LABELS = "preferences"
 CHOICES = {
     "kl_placement": ("reward", "loss"),
-    "kl_loss": ("k1", "k2", "k3", "full"),
+    "kl_loss": ("k1", "k2", "k3"),
     "method": ("ppo", "rloo", "grpo", "reinforce"),
     "ratio_level": ("token", "sequence"),
     "loss_aggregation": ("token", "response", "fixed"),
@@ -113,9 +113,7 @@ class RLHFConfig(RunConfig):
     kl_placement: str = setting(
         "reward", "'reward': −β·k1 on each token's reward; 'loss': a KL term in the loss", KL
     )
-    kl_loss: str = setting(
-        "k2", "with the KL in the loss: 'k1', 'k2', 'k3' on samples, 'full' over the vocabulary", KL
-    )
+    kl_loss: str = setting("k2", "with the KL in the loss: its estimate, 'k1', 'k2' or 'k3'", KL)
     kl_ratio: bool = setting(
         False, "KL in the loss: times π/π_old, for an older policy's tokens", KL
     )
@@ -160,8 +158,6 @@ class RLHFConfig(RunConfig):
         lone = self.kl_loss == "k1" and not self.kl_ratio
         wants = "kl_ratio too, or another estimate"
         require(not lone, "kl_loss", "'k1' without the ratio", wants)
-        exact = self.kl_loss == "full" and self.kl_ratio
-        require(not exact, "kl_ratio", "True with kl_loss 'full'", "an estimate from samples")
         # the critic's loss is a mean over tokens, and shares minibatches with the policy's
         mixed = self.method == "ppo" and self.loss_aggregation != "token"
         require(not mixed, "loss_aggregation", f"{self.loss_aggregation!r} with ppo", "'token'")

@@ -8,15 +8,9 @@ from torch import Tensor, nn
 
 from helpers.config import RLHFConfig
 from helpers.groups import loss_options, sequence_log_ratio
-from helpers.kl import full_kl, kl_estimate
+from helpers.kl import kl_estimate
 from helpers.models import autocast, gradient_checkpointing
-from helpers.rollouts import (
-    RolloutBatch,
-    forward_values,
-    gather_logprobs,
-    per_token,
-    response_logits,
-)
+from helpers.rollouts import RolloutBatch, forward_values, gather_logprobs, per_token
 from helpers.tools.parallel import gather, merge_shares, sum_gradients, total
 from helpers.tools.validate import require, require_mask
 from helpers.whitening import masked_mean, masked_var
@@ -91,27 +85,15 @@ def explained_variance(values: Tensor, returns: Tensor, mask: Tensor) -> Tensor:
     return torch.where(variance > 0, 1.0 - residual / variance.clamp(min=1e-12), 0.0)
 
 
-def kl_loss(
-    logits: Tensor | None,
-    logprobs: Tensor,
-    batch: RolloutBatch,
-    config: RLHFConfig,
-    reference: nn.Module | None,
-) -> Tensor:
+def kl_loss(logprobs: Tensor, batch: RolloutBatch, config: RLHFConfig) -> Tensor:
     """KL term of the loss, in nats per counted token [b, T]: the alternative to KL in the reward.
 
-    "k2" has the gradient of KL(π‖π_ref) on the policy's own samples; "full" is exact, summed over the
-    vocabulary, and needs the `reference` model. Without the ratio, the gradient of k1 has mean 0, and
-    that of k3 (GRPO's choice) is the forward KL's. With `kl_ratio`, samples of an older policy have
-    importance weights π/π_old: k1 and k3 are differentiated through it, k2 is not, and all three are right.
+    "k2" has the gradient of KL(π‖π_ref) on the policy's own samples. Without the ratio, the gradient of
+    k1 has mean 0, and that of k3 (GRPO's choice) is the forward KL's. With `kl_ratio`, samples of an
+    older policy have importance weights π/π_old: k1 and k3 are differentiated through it, k2 is not,
+    and all three are right.
     """
     mask = batch.response_mask
-    if config.kl_loss == "full":
-        wants = "the reference model, for kl_loss='full'"
-        require(reference is not None, "reference", "None", wants)
-        with torch.no_grad():
-            ref_logits = response_logits(reference, *batch.tokens(), temperature=config.temperature)
-        return full_kl(logits, ref_logits)
     pair = torch.where(mask, logprobs, 0.0), torch.where(mask, batch.ref_logprobs, 0.0)
     kl = kl_estimate(*pair, config.kl_loss)
     if not config.kl_ratio:
@@ -120,21 +102,15 @@ def kl_loss(
     return kl * (ratio.detach() if config.kl_loss == "k2" else ratio)
 
 
-def read_policy(
-    policy: nn.Module, batch: RolloutBatch, config: RLHFConfig
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Log-probs and entropies of a minibatch's tokens, [b, T] each; its logits too for a "full" KL."""
+def read_policy(policy: nn.Module, batch: RolloutBatch, config: RLHFConfig) -> tuple[Tensor, ...]:
+    """Log-probs and entropies of a minibatch's tokens, [b, T] each."""
 
     def read(logits: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
         logprobs = gather_logprobs(logits, ids)  # first: what needs no gradient is not made again
         with torch.set_grad_enabled(config.entropy_coef > 0):
             return logprobs, entropy_from_logits(logits)
 
-    tokens, heat = batch.tokens(), {"temperature": config.temperature}
-    if config.kl_placement == "loss" and config.kl_loss == "full":
-        logits = response_logits(policy, *tokens, **heat)  # (b, T, V)
-        return *read(logits, batch.response_tensors), logits
-    return *per_token(read, policy, *tokens, **heat), None
+    return per_token(read, policy, *batch.tokens(), temperature=config.temperature)
 
 
 def minibatch_loss(
@@ -142,14 +118,13 @@ def minibatch_loss(
     value_network: nn.Module | None,
     batch: RolloutBatch,
     config: RLHFConfig,
-    reference: nn.Module | None = None,
 ) -> tuple[Tensor, dict]:
     """Total loss of one minibatch, a scalar, and its parts by name (detached tensors).
 
     The loss is a mean over counted tokens, or as `loss_aggregation` says; what is reported is always
     a mean over counted tokens. Without a `value_network` there is no critic's loss.
     """
-    logprobs, entropy, logits = read_policy(policy, batch, config)  # (b, T) each
+    logprobs, entropy = read_policy(policy, batch, config)  # (b, T) each
     if value_network is not None:
         values = forward_values(value_network, *batch.tokens())  # (b, T)
     mask, options = batch.response_mask, loss_options(config)
@@ -167,8 +142,7 @@ def minibatch_loss(
         stats["value_clip_fraction"] = critic["clip_fraction"]
     loss = loss - config.entropy_coef * mean(entropy, mask)
     if config.kl_placement == "loss" and config.kl_coef > 0:
-        kl = kl_loss(logits, logprobs, batch, config, reference)
-        loss = loss + config.kl_coef * mean(kl, mask)
+        loss = loss + config.kl_coef * mean(kl_loss(logprobs, batch, config), mask)
     stats |= {
         "entropy": masked_mean(entropy, mask).detach(),
         "clip_fraction": actor["clip_fraction"],
@@ -201,7 +175,6 @@ def accumulate_gradients(
     value_network: nn.Module | None,
     batch: RolloutBatch,
     config: RLHFConfig,
-    reference: nn.Module | None = None,
 ) -> dict:
     """Sum the gradient of one minibatch over its micro-batches; returns the stats of `minibatch_loss`.
 
@@ -215,7 +188,7 @@ def accumulate_gradients(
     for part, weight, share in micro_batches(batch, config.micro_batch_size, by_tokens):
         half = autocast(batch.scores.device, config.mixed_precision)
         with half, recompute(policy, value_network):
-            loss, stats = minibatch_loss(policy, value_network, part, config, reference)
+            loss, stats = minibatch_loss(policy, value_network, part, config)
         (loss * weight).backward()
         worst = torch.maximum(means["ratio_error"], stats["ratio_error"])
         shares = dict.fromkeys(names, share) | {"policy_loss": weight}
@@ -252,14 +225,12 @@ def ppo_update_step(
     optimizer: torch.optim.Optimizer,
     config: RLHFConfig,
     generator: torch.Generator | None = None,
-    reference: nn.Module | None = None,
 ) -> dict:
     """PPO update: all epochs and minibatches of one rollout (Schulman et al. 2017, algorithm 1).
 
     `optimizer` holds the parameters of both networks (of the policy alone where `value_network` is
-    None); `generator` (CPU) shuffles; `reference` is needed only for a full-vocabulary KL in the loss;
-    with several `processes` each holds a part of the rollout and all make the same step. Returns
-    floats: `policy_loss`, `value_loss`, `entropy`, `clip_fraction`, `approx_kl`,
+    None); `generator` (CPU) shuffles; with several processes each holds a part of the rollout and all
+    make the same step. Returns floats: `policy_loss`, `value_loss`, `entropy`, `clip_fraction`, `approx_kl`,
     `value_clip_fraction` and `grad_norm` (means over the gradient steps, weighted by counted tokens),
     `kl` (nats per response against the reference, before the update), `explained_variance` (of the
     critic before the update) and `first_ratio_error` (max |ρ − 1| on the very first minibatch: 0 up
@@ -273,7 +244,7 @@ def ppo_update_step(
     for _ in range(config.num_ppo_epochs):
         for batch in rollout.minibatches(config.minibatch_size, generator):
             optimizer.zero_grad(set_to_none=True)
-            stats = accumulate_gradients(policy, value_network, batch, config, reference)
+            stats = accumulate_gradients(policy, value_network, batch, config)
             weights.append(total(batch.response_mask))
             stats["grad_norm"] = gradient_step(parameters, optimizer, config.max_grad_norm)
             history.append(stats)

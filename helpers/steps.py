@@ -119,9 +119,7 @@ def update(state: RLHFState, rollout: RolloutBatch) -> dict:
     """Step 7: PPO update on this rollout with the annealed learning rate; then adapt β if wanted."""
     models, optimizer, shuffles = state.models, state.optimizer, state.generators["minibatches"]
     config, rate = replace(state.config, kl_coef=state.kl_coef), anneal(state)  # β as it is now
-    metrics = ppo_update_step(
-        models.actor, models.critic, rollout, optimizer, config, shuffles, models.reference
-    )
+    metrics = ppo_update_step(models.actor, models.critic, rollout, optimizer, config, shuffles)
     metrics |= {"kl_coef": state.kl_coef, "learning_rate": rate}
     if config.kl_target is not None:
         controller = AdaptiveKLController(state.kl_coef, config.kl_target, config.kl_horizon)

@@ -201,7 +201,7 @@ def trained(world, rollout=None, optimizer="adam", learning_rate=1e-2, critic=Tr
     make = partial(torch.optim.Adam, eps=1e-5) if optimizer == "adam" else torch.optim.SGD
     metrics = ppo_update_step(
         *networks, world.rollout if rollout is None else rollout, make(parameters, lr=learning_rate),
-        ppo_config(**overrides), seeded(3), world.reference,
+        ppo_config(**overrides), seeded(3),
     )  # fmt: skip
     return metrics, *networks
 

@@ -248,9 +248,7 @@ def estimate_memory(
     if last is not None:  # gradients stop there
         kept = kept * last // actor.config.num_hidden_layers
     logits, most = FLOAT * vocabulary, tokens_at_once(vocabulary)
-    updated = part * config.response_length
-    if config.kl_placement != "loss" or config.kl_loss != "full":  # made in parts
-        updated = min(most, updated)
+    updated = min(most, part * config.response_length)  # made in parts
     entries += [
         Entry("reward", "weights", frozen.itemsize * judge),
         Entry("actor", "KV cache", cache_bytes(actor.config, rows, length, base), "rollout"),

@@ -115,7 +115,6 @@ GROUPS = {"method": "grpo", "responses_per_prompt": 4, "kl_loss": "k3", "ratio_l
 SETTINGS = {
     "ppo, entropy bonus": RLHFConfig(**RUN, entropy_coef=0.1),
     "grpo, KL in the loss": RLHFConfig(**RUN, **IN_LOSS, **GROUPS),
-    "full KL in the loss": RLHFConfig(**RUN, **IN_LOSS, kl_loss="full"),
     "blocks computed again": RLHFConfig(**RUN, gradient_checkpointing=True),
     "dpo": DirectConfig(**RUN, online=True),
 }

@@ -151,7 +151,7 @@ def kl_gradients(estimate: str, ratio: bool, on_policy: bool) -> tuple[torch.Ten
     config = SimpleNamespace(kl_loss=estimate, kl_ratio=ratio)
     mask = torch.ones(ANSWERS, 1, dtype=torch.bool)
     batch = SimpleNamespace(response_mask=mask, logprobs=old_logp, ref_logprobs=ref_logp)
-    per_token = kl_loss(None, logp, batch, config, None)
+    per_token = kl_loss(logp, batch, config)
     grad = lambda x: torch.autograd.grad(x, logits, retain_graph=True)[0]  # noqa: E731
     reverse = (logp.exp() * (logp - ref_logp)).sum()
     forward = (ref_logp.exp() * (ref_logp - logp)).sum()

@@ -89,7 +89,6 @@ def test_equal_scores_normalise_to_zero_whatever_their_rounding(value):
         {"kl_coef": 0.0},
         {"kl_coef": 1e6},
         {"kl_coef": 1e6, "kl_placement": "loss"},
-        {"kl_coef": 1e6, "kl_placement": "loss", "kl_loss": "full"},
         {"gamma": 0.0, "lam": 0.0},
         {"cliprange": 1e-9, "cliprange_value": 1e-9},
     ],

@@ -36,7 +36,7 @@ CASES = {  # minibatches of 5 of 12 rows: uneven over two processes, the last on
     "plain": {},
     "micro-batches": {"micro_batch_size": 2},
     "rewards whitened": {"whiten_rewards": True, "micro_batch_size": 3},
-    "KL in the loss": {"kl_placement": "loss", "kl_loss": "full", "entropy_coef": 0.01},
+    "KL in the loss": {"kl_placement": "loss", "kl_loss": "k2", "entropy_coef": 0.01},
     "one row a minibatch": {"minibatch_size": 1, "num_ppo_epochs": 1},
     "beta adapts": {"kl_target": 0.1},
     "rloo": {"method": "rloo", "responses_per_prompt": 2, "micro_batch_size": 2},

@@ -150,16 +150,6 @@ def test_half_precision_and_an_adapter_save_what_they_should():
     assert f"{lora.peak / MIB:,.1f}" in lora.table()
 
 
-def test_a_full_kl_holds_the_logits_of_a_whole_micro_batch():
-    long = {"batch_size": 8, "response_length": 256, "kl_placement": "loss", "kl_coef": 0.1}
-    part, whole = (
-        estimate_memory("gpt2", len, replace(CONFIG, **long, kl_loss=kind), 8)
-        for kind in ("k2", "full")
-    )
-    assert whole.total(kind="logits", phase="update") == 4 * 4 * 50_257 * 8 * 256
-    assert part.peak < whole.peak
-
-
 def test_what_a_container_has_left_is_its_limit_less_what_it_holds_now(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
     whole = free_bytes()

@@ -136,7 +136,7 @@ def test_loss_and_gradient_are_those_of_grpo_trainer(scene, trainer, name):
     models, rollout = scene
     trl, actor = trainer
     config = replace(CONFIG, **VARIANTS[name])
-    ours, _ = minibatch_loss(models.actor, None, rollout, config, models.reference)
+    ours, _ = minibatch_loss(models.actor, None, rollout, config)
     take(trl, config)
     mask = rollout.response_mask
     advantages = rollout.advantages.sum(dim=1) / mask.sum(dim=1)  # equal along a response
