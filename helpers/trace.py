@@ -9,7 +9,6 @@ from helpers.kl import kl_estimate
 from helpers.ppo import policy_loss
 from helpers.prompts import last_message
 from helpers.reward_model import RewardModel
-from helpers.rewards import Reward, RewardSum, takes_completions
 from helpers.rollouts import forward_logprobs, response_logits
 from helpers.state import Models
 from helpers.whitening import masked_mean
@@ -22,30 +21,6 @@ def numbers(row: torch.Tensor) -> str:
     # + 0.0 turns −0 into 0
     head = "  ".join(f"{round(value, 3) + 0.0:+.3f}" for value in row.flatten()[:SHOWN].tolist())
     return head + ("  …" if row.numel() > SHOWN else "")
-
-
-def shape(tensor: torch.Tensor) -> str:
-    """The shape as text: `(4, 64)`."""
-    return str(tuple(tensor.shape))
-
-
-def end_and_answer(text: str) -> str:
-    """The beginning of a text; after a long prompt, the prompt's end and the beginning of the answer."""
-    prompt, answer = getattr(text, "prompt", ""), getattr(text, "completion", "")
-    if len(prompt) <= 60:
-        return text[:90]
-    return f"… {text[: len(text) - len(answer)][-30:]}{answer[:60]}"
-
-
-def scoring(reward: Reward | RewardModel) -> str:
-    """Who scores, and what."""
-    if isinstance(reward, RewardModel):
-        return "The reward model scores each text (prompt + response)"
-    if isinstance(reward, RewardSum):
-        return f"The sum of {len(reward.rewards)} rewards scores each response"
-    if takes_completions(reward):
-        return "The reward function scores each response, given its prompt"
-    return "The reward function scores each text (prompt + response)"
 
 
 class Trace:
@@ -64,7 +39,7 @@ class Trace:
     def tensor(self, label: str, x: torch.Tensor, row: torch.Tensor | None = None) -> None:
         """A tensor's shape, and the first numbers of its first row or of another."""
         row = x[0] if row is None else row
-        self.line(label, f"{shape(x)}  {numbers(row)}")
+        self.line(label, f"{tuple(x.shape)}  {numbers(row)}")
 
     def step_1(self, prompts: list[str]) -> None:
         self.show(f"(1) {len(prompts)} prompts, padded on the left")
@@ -72,16 +47,19 @@ class Trace:
 
     @torch.no_grad()
     def step_2(self, responses) -> None:
-        self.line("query_tensors", shape(responses.query_tensors))
+        self.line("query_tensors", tuple(responses.query_tensors.shape))
         self.show("(2) The actor samples responses")
         logits = response_logits(self.models.actor, *responses.tokens(), **self.heat)
-        self.line("response_tensors", shape(responses.response_tensors))
-        self.line("actor logits", shape(logits))
+        self.line("response_tensors", tuple(responses.response_tensors.shape))
+        self.line("actor logits", tuple(logits.shape))
         self.tensor("old log-probs", responses.logprobs)
-        self.line("first text", repr(end_and_answer(responses.texts[0])))
+        text = responses.texts[0]
+        shown = text[max(0, len(text) - len(text.completion) - 45) :]  # of a long prompt the end
+        self.line("first text", repr(shown[:90]))
 
     def step_3(self, responses, scores) -> None:
-        self.show(f"(3) {scoring(self.models.reward)}")
+        who = "model" if isinstance(self.models.reward, RewardModel) else "function"
+        self.show(f"(3) The reward {who} scores each text (prompt + response)")
         self.tensor("scores", scores, scores)
         self.line("mean score", f"{float(scores.mean()):+.3f}")
 
@@ -99,25 +77,22 @@ class Trace:
         self.show(f"(5) Rewards: {what}")
         last = int(mask[0].sum())
         ends = f"first response ends {numbers(rewards[0, last - 3 : last])}"
-        self.line("rewards", f"{shape(rewards)}  {ends}")
+        self.line("rewards", f"{tuple(rewards.shape)}  {ends}")
 
     def step_6(self, values, advantages, returns, mask) -> None:
-        config, count = self.config, self.config.responses_per_prompt
-        if config.method == "ppo":
+        method = self.config.method
+        if method == "ppo":
             self.show("(6) Values, GAE returns, advantages")
             self.tensor("values", values)
         else:
-            beside = f"each response beside the others of {count} to its prompt ({config.method})"
-            baseline = "the returns themselves" if config.method == "reinforce" else beside
-            self.show(f"(6) Returns, and advantages without a critic: {baseline}")
+            self.show(f"(6) Returns, and advantages without a critic ({method})")
         self.tensor("returns", returns)
-        whitened = config.whiten_advantages and config.method != "grpo"
+        whitened = self.config.whiten_advantages and method != "grpo"
         self.tensor("advantages, whitened" if whitened else "advantages", advantages)
 
     @torch.no_grad()
     def step_7(self, rollout, metrics: dict) -> None:
-        alone = "" if self.config.method == "ppo" else " of the actor alone"
-        self.show(f"(7) PPO update{alone}")
+        self.show("(7) PPO update")
         mask, clip = rollout.response_mask, self.config.cliprange
         logprobs = forward_logprobs(self.models.actor, *rollout.tokens(), **self.heat)
         ratio = policy_loss(logprobs, rollout.logprobs, rollout.advantages, mask)[1]["ratio"]

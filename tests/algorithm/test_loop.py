@@ -10,14 +10,13 @@ from conftest import length_reward, moved, strip, tiny_models, trained
 from helpers.checkpoints import list_checkpoints, load_checkpoint, save_checkpoint
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint, freeze
-from helpers.prompts import Prompt, last_message
+from helpers.prompts import Prompt
 from helpers.reward_model import RewardModel
-from helpers.rewards import RewardSum
 from helpers.rollouts import forward_logprobs
 from helpers.sampling import SampledText, sample_responses
 from helpers.state import start_run
 from helpers.steps import evaluate, full_logprobs, generate_responses, iterate
-from helpers.trace import Trace, end_and_answer
+from helpers.trace import Trace
 from helpers.world.small_models import make_encoder
 
 
@@ -152,10 +151,6 @@ def test_computing_by_length_changes_no_number(config, models, prompts):
         torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
 
 
-def given_its_prompt(prompts, completions):
-    return [1.0] * len(completions)
-
-
 RLOO = {"method": "rloo", "responses_per_prompt": 4, "kl_placement": "loss"}
 TEXTS = "(3) The reward function scores each text"
 
@@ -164,12 +159,14 @@ TEXTS = "(3) The reward function scores each text"
     ("reward", "changes", "says", "never"),
     [
         (length_reward, {}, [TEXTS, "      advantages, whitened"], ["reward model"]),
-        (given_its_prompt, {}, ["(3) The reward function scores each response, given"], []),
-        (RewardSum([length_reward]), {}, ["(3) The sum of 1 rewards"], ["reward model"]),
-        (length_reward, RLOO, ["of 4 to its prompt (rloo)", "actor alone", "the KL is in the loss"],
-         ["values ", "GAE", "critic loss", "−β·KL"]),
+        (
+            length_reward,
+            RLOO,
+            ["without a critic (rloo)", "the KL is in the loss"],
+            ["values ", "GAE", "critic loss", "−β·KL"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_trace_says_what_the_step_does(config, prompts, reward, changes, says, never):
     config, models, lines = replace(config, **changes), tiny_models(reward=reward), []
     models = replace(models, critic=models.critic if config.method == "ppo" else None)
@@ -207,12 +204,13 @@ def test_the_trace_closes_with_a_sum_that_adds_up(config, models, prompts, chang
     assert f"{int(mask.sum())} tokens" in lines[-3]
 
 
-def test_the_trace_shows_what_a_user_asked_and_what_was_answered():
-    template = "system " * 20
-    talk = [{"role": "system", "content": template}, {"role": "user", "content": "why is it?"}]
-    prompt = Prompt(f"{template}user why is it? assistant", {"messages": talk})
-    text = SampledText(f"{prompt} because it was", prompt, " because it was")
-    assert last_message(prompt) == "why is it?"
-    said = end_and_answer(text)
-    assert "why is it? assistant because it was" in said and len(said) < 95
-    assert end_and_answer(SampledText("it was good", "it was", " good")) == "it was good"
+def test_the_trace_shows_what_a_user_asked_and_what_was_answered(config, models):
+    talk = [{"role": "user", "content": "why is it?"}]
+    prompt, lines = Prompt("system " * 20 + "user why is it? assistant", {"messages": talk}), []
+    trace = Trace(models, config, lines.append)
+    trace(1, prompts=[prompt])
+    assert lines[-1].endswith("'why is it?'")
+    responses = sample_responses(models.actor, models.tokenizer, [prompt], config)
+    responses.texts = [SampledText(f"{prompt} because it was", prompt, " because it was")]
+    trace(2, responses=responses)
+    assert lines[-1].endswith("user why is it? assistant because it was'")
