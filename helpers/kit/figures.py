@@ -1,6 +1,5 @@
 """What all figures share: sizes, blank figures, curves, token bars. Nothing here computes."""
 
-import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,9 +55,6 @@ PANELS = (
 
 PADDING = 0.15  # inches around a figure, which on a dark page is a white card
 
-# a live trainer draws in a thread of its own while a slider draws in the kernel's: one at a time
-DRAWING = threading.RLock()
-
 
 class Picture(Figure):
     """A figure that notebooks show as a PNG by itself, without pyplot (whose list would keep it).
@@ -72,16 +68,15 @@ class Picture(Figure):
 
     def pixels(self, scale: float = 1) -> Image.Image:
         """The figure drawn with `scale` pixels for each pixel of the page."""
-        with DRAWING:
-            self.set_dpi(scale * self.DPI)
+        self.set_dpi(scale * self.DPI)
+        pixels = self._drawn()
+        if self.own_layout is not None and touches_edge(pixels):  # longer words: make room anew
+            self.set_layout_engine(self.own_layout)
+            self.own_layout = None
+            for axes in self.axes:
+                axes.set_in_layout(True)  # which a position of its own ended
             pixels = self._drawn()
-            if self.own_layout is not None and touches_edge(pixels):  # longer words: make room anew
-                self.set_layout_engine(self.own_layout)
-                self.own_layout = None
-                for axes in self.axes:
-                    axes.set_in_layout(True)  # which a position of its own ended
-                pixels = self._drawn()
-            return Image.fromarray(pixels)
+        return Image.fromarray(pixels)
 
     def _drawn(self) -> np.ndarray:
         canvas = FigureCanvasAgg(self)

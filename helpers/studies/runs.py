@@ -1,6 +1,6 @@
 """A recorded run: metrics, samples and next-token distributions of a policy, by iteration.
 
-The sweep, the clinic and the live trainer all use `record_run`, so a new run can be compared with a
+The sweep, the clinic and lesson 07 all use `record_run`, so a new run can be compared with a
 shipped one.
 """
 

@@ -11,7 +11,7 @@ from .notebook_page import NotebookPage
 
 NOTEBOOKS = sorted(path.relative_to(ROOT) for path in (ROOT / "notebooks").glob("*.ipynb"))
 NOTEBOOKS += [path.relative_to(ROOT) for path in (ROOT / "helpers/page").glob("*.ipynb")]
-CONTROLS = re.compile(r"_explorer\(|explore_(?!drift)\w+\(|\b(?:Explorer|Labeller|LiveTrainer)\(")
+CONTROLS = re.compile(r"_explorer\(|explore_(?!drift)\w+\(|\b(?:Explorer|Labeller)\(")
 
 
 @pytest.mark.nightly

@@ -10,7 +10,7 @@ pytest.importorskip("jupyter_client", reason="a kernel of its own")
 from jupyter_client.manager import start_new_kernel  # noqa: E402
 
 SETUP = """
-import gc, sys, threading, time
+import gc, sys
 sys.path[:0] = [{root!r}, {tests!r}]
 import torch
 from conftest import SMALL, length_reward, tiny_models, trained
@@ -18,9 +18,8 @@ from helpers.checkpoints import load_checkpoint
 from helpers.config import RLHFConfig
 from helpers.loop import train_rlhf_loop
 from helpers.models import fingerprint
-from helpers.state import RLHFState, start_run
+from helpers.state import start_run
 from helpers.steps import iterate
-from helpers.lessons.kl_beta.live_trainer import LiveTrainer
 
 small = SMALL | {{"device": "cpu"}}
 config = RLHFConfig(iterations=12, checkpoint_every=1, **small)
@@ -141,78 +140,6 @@ def test_a_cell_run_twice_trains_once_and_cells_out_of_order_harm_nothing(kernel
     assert kernel.value(TRAIN) == uninterrupted
 
 
-TRAINER = """
-threads = set(threading.enumerate())
-trainer = LiveTrainer({{"length": length_reward}}, actor={actor!r}, **small)
-trainer.iterations.max = 100_000  # no machine is that quick
-"""
-CLEAN = """
-gc.collect()
-new = [thread for thread in threading.enumerate() if thread not in threads]
-new = [thread for thread in new if not type(thread).__module__.startswith("zmq.")]  # the kernel's own
-assert not new, new
-found = [thing for thing in gc.get_objects() if type(thing) is RLHFState]
-assert not found, [len(gc.get_referrers(thing)) for thing in found]
-"""
-
-
-@pytest.fixture
-def trainer(kernel, world) -> None:
-    kernel.run("1 / 0")  # the traceback of the last error, if that was an interrupt, holds a state
-    kernel.value("state = other = None; " + TRAINER.format(actor=str(world / "actor")).lstrip())
-
-
-def test_stop_at_once_ten_times_leaves_no_thread_and_no_model(kernel, trainer):
-    kernel.value("for _ in range(10): trainer.start(); trainer.stop(); trainer.wait(60)")
-    kernel.value("assert trainer.runs == [] and not trainer.running")
-    kernel.value(CLEAN)
-
-
-def test_an_interrupt_reaches_the_cell_and_not_the_training_beside_it(kernel, trainer):
-    kernel.value("trainer.iterations.value = 100_000; trainer.start()")
-    _, problem = kernel.run("print('·', flush=True); trainer.wait(60)", (1, 0.5))
-    assert problem.startswith("KeyboardInterrupt")
-    kernel.value("while 'score' not in trainer.bar.value: time.sleep(0.01)")
-    kernel.value("assert trainer.running, trainer.bar.value; trainer.stop(); trainer.wait(60)")
-    kernel.value("run = trainer.runs[-1]; assert 0 < len(run.history) < 100_000")
-    kernel.value(CLEAN)
-
-
-EXPLORERS = """
-from matplotlib._pylab_helpers import Gcf
-from helpers.studies.beta_sweep import load_sweep
-from helpers.page.explorer import explore_drift
-sweep = load_sweep()
-explorers = [explore_drift(sweep), explore_drift(sweep)]
-display(*explorers)
-"""
-MOVE = """
-trainer.iterations.value = 100_000
-trainer.start()
-seen = []
-for k in range(3):
-    for explorer, beta in zip(explorers, (0.0, 0.3)):
-        explorer.beta.value, explorer.iteration.value = beta, 20 * (k + 1)
-        seen.append(explorer.view.iteration)
-assert seen == [20, 20, 40, 40, 60, 60]
-assert trainer.running, trainer.bar.value
-while 'score' not in trainer.bar.value: time.sleep(0.01)
-explorers[0].add_run(trainer.runs[-1] if trainer.runs else sweep.runs[0])
-trainer.stop()
-run = trainer.wait(60)
-assert run.history and not Gcf.figs
-"""
-
-
-def test_two_explorers_move_while_a_training_runs(kernel, trainer):
-    kernel.value(EXPLORERS)
-    kernel.value(MOVE)
-    kernel.value("trainer.iterations.value = len(run.history); trainer.start()")
-    kernel.value("twin = trainer.wait(60)")
-    kernel.value("assert twin.history[0]['score'] == run.history[0]['score']")
-    kernel.value(CLEAN)
-
-
 MEMORY = """
 import ctypes, os
 
@@ -222,14 +149,11 @@ def resident():  # MiB, what the allocator keeps for later given back
     with open("/proc/self/statm") as pages:
         return int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
-shipped = LiveTrainer({"length": length_reward}, **small)
+short = RLHFConfig(iterations=2, **small)
 
 def train(times):
     for _ in range(times):
-        shipped.iterations.value = 2
-        shipped.start()
-        assert shipped.wait(60) is not None
-        shipped.runs.clear()
+        assert len(list(train_rlhf_loop(state=start_run(short, reward=length_reward)))) == 2
     return resident()
 
 def tensors():

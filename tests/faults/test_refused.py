@@ -17,7 +17,6 @@ from helpers.lessons.debugging.cases import together
 from helpers.lessons.debugging.diagnose import diagnose
 from helpers.lessons.debugging.study import ClinicOptions
 from helpers.lessons.kl_beta.gaussian import train_gaussian
-from helpers.lessons.kl_beta.live_trainer import LiveTrainer
 from helpers.lessons.ppo_update.surrogate import moved, random_world
 from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_critic.prompt_weight import prompt_weight
@@ -92,7 +91,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("--iterations", lambda: BetaSweepOptions(iterations=0)),
         ("--jobs", lambda: ClinicOptions(jobs=0)),
         ("faults", lambda: together("value_targets", "reference_moves", "")),
-        ("rewards", lambda: LiveTrainer({})),
         ("rank", lambda: add_lora(MODELS.actor, rank=0)),
         ("last", lambda: add_lora(MODELS.actor, last=0)),
         ("base", lambda: add_lora(MODELS.actor, base=torch.float16)),

@@ -7,15 +7,13 @@ from pathlib import Path
 import pytest
 from conftest import tiny_models
 
-from helpers.config import RLHFConfig
 from helpers.kit.coloured_words import sample_html
 from helpers.kit.live import progress_html
 from helpers.kit.markup import problem_html
-from helpers.lessons.kl_beta.live_trainer import newest_samples_html
 from helpers.lessons.reward_model.labelling import page_html
 from helpers.models import load_actor, load_tokenizer
 from helpers.reward_model import load_reward_model
-from helpers.studies.runs import Run, Sample, Snapshot
+from helpers.studies.runs import Sample
 from helpers.tools.files import ROOT, FileProblem
 
 SOURCES = sorted([*ROOT.glob("helpers/**/*.py"), *ROOT.glob("benchmarks/**/*.py")])
@@ -84,8 +82,7 @@ def harmless(page: str) -> bool:
 
 def test_texts_of_models_and_users_are_escaped_wherever_they_are_shown():
     sample = Sample([EVIL], [-1.0], [-1.0], EVIL, 0.5)
-    run = Run(RLHFConfig(), [{"iteration": 1}], [Snapshot(1, {EVIL: [sample]}, {})])
     question = {"prompt": EVIL, "A": EVIL, "B": EVIL}
-    pages = [newest_samples_html(run), progress_html(1, 2, EVIL).data, page_html(question, 0, 1)]
+    pages = [progress_html(1, 2, EVIL).data, page_html(question, 0, 1)]
     pages += [problem_html(ValueError(EVIL)), sample_html(sample, EVIL)]
     assert [harmless(page) for page in pages] == [True] * len(pages)
