@@ -19,11 +19,10 @@ from helpers.reward_model import join
 from helpers.tools.files import read_jsonl, write_jsonl
 from helpers.tools.validate import require, require_choice, require_count
 
-LABELS, UNDECIDED = "labels.jsonl", "undecided.jsonl"
+LABELS = "labels.jsonl"
 COLUMNS = ("prompt", "chosen", "rejected")
-FILES = {LABELS: COLUMNS, UNDECIDED: ("prompt", "A", "B", "answer")}
-CHOICES = {"A": "A is better", "B": "B is better", "tie": "a tie", "skip": "skip"}  # on buttons
-KEYS = {"a": "A", "b": "B", "t": "tie", "s": "skip", "u": "undo"}
+CHOICES = {"A": "A is better", "B": "B is better", "tie": "a tie"}  # on buttons
+KEYS = {"a": "A", "b": "B", "t": "tie", "u": "undo"}
 
 
 def make_questions(pairs: list[dict], count: int, seed: int = 0) -> list[dict]:
@@ -39,63 +38,48 @@ def make_questions(pairs: list[dict], count: int, seed: int = 0) -> list[dict]:
     return questions
 
 
-def identity(prompt: str, first: str, second: str) -> tuple:
-    """The same for a question whichever way round its responses stand."""
-    return (prompt, *sorted((first, second)))
-
-
 class Answers:
-    """What one person said, in two files of one folder.
+    """What one person said: choices in a file, ties for this session.
 
-    `labels.jsonl` holds the choices as `{prompt, chosen, rejected}` and nothing else, so it is
-    training data as it stands; `undecided.jsonl` holds ties and skips. Each answer is on disk, whole,
-    before the next question shows, and is found again by a later session. FileProblem when a file
-    is broken: it is never overwritten.
+    `labels.jsonl` holds `{prompt, chosen, rejected}` and nothing else, so it is training data as it
+    stands. Each choice is on disk, whole, before the next question shows, and is found again by a
+    later session. FileProblem when the file is broken: it is never overwritten.
     """
 
     def __init__(self, questions: list[dict], folder: Path | None = None):
-        self.questions, self.folder = questions, Path(folder or work_folder())
-        self.rows = {name: self._read(name) for name in FILES}
+        self.questions, self.path = questions, Path(folder or work_folder()) / LABELS
+        self.rows, self.ties = self._read(), []
 
-    def _read(self, name: str) -> list[dict]:
-        path = self.folder / name
-        return read_jsonl(path, FILES[name]) if path.exists() else []
+    def _read(self) -> list[dict]:
+        return read_jsonl(self.path, COLUMNS) if self.path.exists() else []
 
-    def _write(self, name: str, rows: list[dict]) -> None:
-        write_jsonl(self.folder / name, rows)
-        self.rows[name] = rows  # only now: an answer that is not on disk does not count
-
-    def find(self, question: dict) -> tuple[str, dict] | None:
-        """The file and the row in it that answer this question, or None."""
-        wanted = identity(*(question[name] for name in ("prompt", "A", "B")))
-        for name, columns in FILES.items():
-            for row in self.rows[name]:
-                if identity(*(row[column] for column in columns[:3])) == wanted:
-                    return name, row
-        return None
+    def _write(self, rows: list[dict]) -> None:
+        write_jsonl(self.path, rows)
+        self.rows = rows  # only now: an answer that is not on disk does not count
 
     @property
     def open_questions(self) -> list[int]:
-        """Numbers of the questions without an answer."""
-        return [i for i, question in enumerate(self.questions) if self.find(question) is None]
+        """Numbers of the questions without an answer, whichever way round their responses stand."""
+        known = {frozenset(row.values()) for row in self.rows + self.ties}
+        return [i for i, q in enumerate(self.questions) if frozenset(q.values()) not in known]
 
     def add(self, question: dict, answer: str) -> None:
-        """Keep one answer, on disk before this returns. Another tab's answers are kept too."""
-        name, row = UNDECIDED, question | {"answer": answer}
-        if answer in ("A", "B"):
-            other = "B" if answer == "A" else "A"
-            name, sides = LABELS, {"chosen": question[answer], "rejected": question[other]}
-            row = {"prompt": question["prompt"]} | sides
-        self._write(name, [*self._read(name), row])
+        """Keep one answer; a choice is on disk before this returns. Another tab's are kept too."""
+        if answer == "tie":
+            return self.ties.append(question)
+        other = "B" if answer == "A" else "A"
+        texts = question["prompt"], question[answer], question[other]
+        self._write([*self._read(), dict(zip(COLUMNS, texts, strict=True))])
 
     def remove(self, question: dict) -> None:
         """Take the answer to this question back."""
-        name, row = self.find(question)
-        self._write(name, [kept for kept in self._read(name) if kept != row])
+        if question in self.ties:
+            return self.ties.remove(question)
+        self._write([row for row in self._read() if {*row.values()} != {*question.values()}])
 
 
 class Labeller:
-    """The page: a prompt, two responses, four answers, undo, and how far you are.
+    """The page: a prompt, two responses, three answers, undo, and how far you are.
 
     Buttons take a mouse, or Tab and Enter; the field takes a letter and Enter. `answer("A")` and
     `undo()` do what the buttons do. Works with ipywidgets 7.7 and 8.
@@ -110,7 +94,7 @@ class Labeller:
             self.buttons[name] = button(words, partial(self.answer, name), self.say, style)
         self.buttons["undo"] = button("undo", self.undo, self.say)
         self.keys = ipywidgets.Text(
-            placeholder="or type a, b, t, s or u, then Enter",
+            placeholder="or type a, b, t or u, then Enter",
             continuous_update=False,
             layout=ipywidgets.Layout(width="17em"),
         )
@@ -140,10 +124,10 @@ class Labeller:
     @property
     def labels(self) -> list[dict]:
         """Every choice so far, of earlier sessions too: `{prompt, chosen, rejected}` rows."""
-        return list(self.answers.rows[LABELS])
+        return list(self.answers.rows)
 
     def answer(self, choice: str) -> None:
-        """Answer the question on the page: "A", "B", "tie" or "skip". ValueError for anything else."""
+        """Answer the question on the page: "A", "B" or "tie". ValueError for anything else."""
         require_choice("choice", choice, tuple(CHOICES))
         question = self.current
         require(question is not None, "choice", "an answer", "a question, but all are answered")
@@ -153,12 +137,13 @@ class Labeller:
 
     def undo(self) -> None:
         """Take back the last answer; of an earlier session, the last question answered."""
-        earlier = [q for q in self.answers.questions if q not in self.history]
-        order = [q for q in earlier + self.history if self.answers.find(q) is not None]
-        if not order:
+        still_open = self.answers.open_questions
+        answered = [q for i, q in enumerate(self.answers.questions) if i not in still_open]
+        if not answered:
             return self.say("There is nothing to undo.")
-        self.answers.remove(order[-1])
-        self.history = [q for q in self.history if q != order[-1]]
+        last = (self.history or answered)[-1]
+        self.answers.remove(last)
+        self.history = [q for q in self.history if q != last]
         self.show("Taken back.")
 
     def show(self, words: str = "") -> None:
@@ -173,7 +158,7 @@ class Labeller:
 
     def _ipython_display_(self) -> None:
         """The live widget where there is a kernel; the same page, still, where there is none."""
-        show_live(self.box, "two responses and five buttons", page=self.page.value)
+        show_live(self.box, "two responses and four buttons", page=self.page.value)
 
 
 def page_html(question: dict | None, done: int, total: int) -> str:

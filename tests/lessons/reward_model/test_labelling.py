@@ -4,13 +4,7 @@ import random
 
 import pytest
 
-from helpers.lessons.reward_model.labelling import (
-    LABELS,
-    UNDECIDED,
-    Labeller,
-    fill_in,
-    make_questions,
-)
+from helpers.lessons.reward_model.labelling import LABELS, Labeller, fill_in, make_questions
 from helpers.tools.files import FileProblem, read_jsonl
 from helpers.world.labelling import preference_probability
 
@@ -39,9 +33,9 @@ def test_equal_responses_are_not_asked_about():
     assert make_questions([equal, *PAIRS], 1)[0]["A"] != "b"
 
 
-def test_choices_are_training_rows_and_the_rest_is_kept_apart(labeller, tmp_path):
+def test_choices_are_training_rows_and_ties_are_not_kept(labeller, tmp_path):
     asked = [labeller.current]
-    for choice in ("A", "B", "tie", "skip"):
+    for choice in ("A", "B", "tie", "tie"):
         labeller.answer(choice)
         asked.append(labeller.current)
     rows = read_jsonl(tmp_path / LABELS)
@@ -49,13 +43,13 @@ def test_choices_are_training_rows_and_the_rest_is_kept_apart(labeller, tmp_path
     assert [set(row) for row in rows] == [{"prompt", "chosen", "rejected"}] * 2
     assert rows[0]["chosen"] == asked[0]["A"] and rows[0]["rejected"] == asked[0]["B"]
     assert rows[1]["chosen"] == asked[1]["B"] and rows[1]["rejected"] == asked[1]["A"]
-    assert [row["answer"] for row in read_jsonl(tmp_path / UNDECIDED)] == ["tie", "skip"]
     assert labeller.current is None and "Thank you" in labeller.page.value
-    assert all(labeller.buttons[name].disabled for name in ("A", "B", "tie", "skip"))
+    assert all(labeller.buttons[name].disabled for name in ("A", "B", "tie"))
 
 
-def test_a_later_session_finds_the_answers(labeller, tmp_path):
+def test_a_later_session_finds_the_choices(labeller, tmp_path):
     labeller.answer("A")
+    labeller.answer("B")
     labeller.answer("tie")
     later = Labeller(make_questions(PAIRS, 4, seed=99), tmp_path)  # sides may stand the other way
     assert later.labels == labeller.labels and later.answers.open_questions == [2, 3]
@@ -64,12 +58,12 @@ def test_a_later_session_finds_the_answers(labeller, tmp_path):
 
 def test_undo_takes_back_the_last_answer_of_this_or_an_earlier_session(labeller, tmp_path):
     questions = labeller.answers.questions
-    for choice in ("A", "skip", "B"):
+    for choice in ("A", "tie", "B"):
         labeller.answer(choice)
     labeller.undo()
     assert labeller.current == questions[2] and len(labeller.labels) == 1
     labeller.undo()
-    assert labeller.current == questions[1] and read_jsonl(tmp_path / UNDECIDED) == []
+    assert labeller.current == questions[1] and len(labeller.labels) == 1
     later = Labeller(questions, tmp_path)
     later.undo()
     assert later.current == questions[0] and read_jsonl(tmp_path / LABELS) == []
@@ -94,7 +88,7 @@ def test_buttons_and_letters_do_the_same(labeller):
 def test_anything_else_is_refused_and_nothing_kept(labeller, tmp_path, choice):
     with pytest.raises(ValueError, match="choice"):
         labeller.answer(choice)
-    assert not (tmp_path / LABELS).exists() and not (tmp_path / UNDECIDED).exists()
+    assert not (tmp_path / LABELS).exists()
 
 
 def test_an_answer_that_cannot_be_written_does_not_count(labeller, monkeypatch):
@@ -129,7 +123,7 @@ def test_the_answers_go_to_the_learner_s_folder(tmp_path, monkeypatch):
 
 
 def test_with_nobody_clicking_a_stand_in_answers_and_nothing_is_written(labeller, tmp_path):
-    labeller.answer("skip")
+    labeller.answer("tie")
     rng = random.Random(0)
     rows, words = fill_in(labeller, lambda a, b: rng.random() < preference_probability(a, b))
     assert len(rows) == 3 and words == "You gave 0 answers; a stand-in gave 3."
