@@ -37,10 +37,10 @@ def answer_bars(names: Sequence[str], series: dict[str, Sequence[float]]) -> Fig
     return figure
 
 
-def draw_values(axes: Axes, place: int, values: Sequence[float], colour: str, ring: str) -> None:
+def draw_values(axes: Axes, place: int, values: Sequence[float], colour: str) -> None:
     """One number a seed as rings, their mean as a bar."""
     axes.plot([place - 0.25, place + 0.25], [np.mean(values)] * 2, color=colour, linewidth=3)
-    axes.plot([place] * len(values), values, "o", color=ring, markersize=5, fillstyle="none")
+    axes.plot([place] * len(values), values, "o", color=colour, markersize=5, fillstyle="none")
 
 
 def pass_figure(x: Sequence[int], panels: dict[str, Runs]) -> Figure:
@@ -66,7 +66,7 @@ def group_size_figure(sizes: Sequence[int], values: Runs, curves: Runs, chosen: 
     left, right = grid[0]
     for x, size in enumerate(sizes):
         colour = BLUE if size == chosen else GREY
-        draw_values(left, x, values[str(size)], colour, colour)
+        draw_values(left, x, values[str(size)], colour)
         for y in curves[str(size)]:
             width, order = (1.8, 3) if size == chosen else (0.8, 2)
             steps = range(1, len(y) + 1)
@@ -104,17 +104,4 @@ def front_figure(
             axes.plot(*point, marker, color=colour, markersize=8, label=f"{label}, {unit}")
     axes.legend(loc="lower right")
     label_axes(axes, "Two rewards at 1 nat of KL", "mean length, words", "mean score", grid="both")
-    return figure
-
-
-def dense_figure(values: dict[str, Sequence[float]]) -> Figure:
-    """Final values by label, a circle a seed; in each half a thin line follows each seed."""
-    figure, axes = one_panel(6.6, 2.6)
-    for seed in zip(*values.values(), strict=True):
-        for at in (0, 2):
-            axes.plot([at, at + 1], seed[at : at + 2], color=GREY, linewidth=0.8)
-    for place, y in enumerate(values.values()):
-        draw_values(axes, place, y, BLUE if place < len(values) / 2 else ORANGE, GREY)
-    axes.set_xticks(range(len(values)), [label.replace(", ", "\n") for label in values])
-    label_axes(axes, "The same reward, paid at the end or on the way", "", "J, gold", grid="y")
     return figure
