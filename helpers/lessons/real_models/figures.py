@@ -1,28 +1,9 @@
-"""Figures of lesson 12: a checked task's curves, a judge's win rates."""
+"""Figures of lesson 12: curves of a checked task and of reviews."""
 
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import label_axes, legend_below, new_figure, one_panel
 from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, YELLOW
-
-
-def win_rate_figure(rates: dict[str, tuple], fair: list[float]) -> Figure:
-    """Win rates with their intervals, one a row: name → (rate, low, high); `fair`: without biases."""
-    figure, axes = one_panel(9.2, 0.4 * len(rates) + 1.1)
-    for row, (rate, low, high) in enumerate(rates.values()):
-        axes.plot([low, high], [row, row], color=BLUE, linewidth=3)
-        axes.plot(rate, row, "o", color=BLUE)
-        axes.text(high, row, f"  {float(rate):.2f}", va="center", fontsize=9)
-    axes.set_yticks(range(len(rates)), list(rates), fontsize=9)
-    axes.margins(x=0.08, y=0.2)
-    axes.invert_yaxis()
-    axes.axvline(0.5, color="black", linewidth=0.8, label="no preference")
-    axes.plot(fair, range(len(rates)), "|", color=ORANGE, markersize=16, markeredgewidth=3,
-              label="a judge without biases, on the same pairs")  # fmt: skip
-    label_axes(axes, "", "how often A wins", grid="x")
-    figure.legend(loc="outside upper center", ncols=2)
-    return figure
-
 
 TITLES = {f"beta_{beta:g}": f"RLOO, β = {beta:g}" for beta in (0, 0.1, 0.25, 0.5)}
 TITLES |= {"beta_0.25_longer": "three times as long", "beta_0.25_from_above": "from above"}
