@@ -1,6 +1,4 @@
-"""Figures of notebook 13: memory by kind, what several processes get wrong, what a large run costs."""
-
-from collections.abc import Sequence
+"""Figures of notebook 13: memory by kind, what a large run costs."""
 
 from matplotlib.figure import Figure
 
@@ -8,7 +6,6 @@ from helpers.kit.figures import label_axes, one_panel
 from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 from helpers.scale.memory import GIB, PHASES
 
-WAY_STYLES = ((ORANGE, "s", "--"), (YELLOW, "D", "-."), (BLUE, "o", "-"))
 BY_PHASE = {
     "generate": BLUE,
     "score": GREEN,
@@ -44,24 +41,6 @@ def memory_figure(ledgers: dict) -> Figure:
     label_axes(axes, "", f"GiB at the worst moment (dotted: {T4:g})")
     axes.tick_params(axis="y", labelsize=9)
     figure.legend(loc="outside upper center", ncols=len(MEMORY_KINDS))
-    return figure
-
-
-def damage_figure(processes: Sequence[int], errors: dict[str, Sequence[float]]) -> Figure:
-    """Relative error of the gradient for each wrong way, over the number of processes."""
-    figure, axes = one_panel(9.0, 3.2)
-    for (name, values), (colour, mark, line) in zip(errors.items(), WAY_STYLES, strict=True):
-        axes.plot(processes, values, line, color=colour, marker=mark, label=name, linewidth=1.8)
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(processes, [str(count) for count in processes])
-    low, high = min(map(min, errors.values())), max(map(max, errors.values()))
-    ticks = [tick for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2) if low / 2 < tick < 2 * high]
-    axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    words = "processes that share 64 responses", "‖wrong − right‖ / ‖right‖"
-    label_axes(axes, "", *words, grid="both")
-    axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
