@@ -11,7 +11,6 @@ from helpers.lessons.debugging import figures as clinic
 from helpers.lessons.ppo_update import figures as ppo
 from helpers.lessons.reward_model import figures as reward_model
 from helpers.lessons.rollouts import figures as rollouts
-from helpers.lessons.whitening import figures as whitening
 
 LEAST = 4.5  # WCAG 2.2, 1.4.3: contrast of text and its background
 COLOURS = ("POLICY", "REFERENCE", "REWARD", "KL", "VALUE", "GOLD", "ACCENT")
@@ -26,7 +25,6 @@ FIGURES = {
     "bars": lambda: reward_model.accuracy_bars({"one": 0.7, "two": 0.8}, 0.9),
     "fit": lambda: reward_model.fit_curves(STEPS, 3, 0.9),
     "value": lambda: ppo.value_clip_figure(0.2, 1.0, 0.2),
-    "gradients": lambda: whitening.gradient_norms([1, 2], [3, 4], [1, 1], 2.0),
 }
 
 

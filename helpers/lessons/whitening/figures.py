@@ -1,4 +1,4 @@
-"""Figures of lesson 03: whitening before and after, gradients, credit, padding, the critic."""
+"""Figures of lesson 03: whitening before and after, noise, credit, padding, the critic."""
 
 from collections.abc import Sequence
 
@@ -21,27 +21,6 @@ def advantage_histograms(panels: dict) -> Figure:
         axes.axvline(0, color="black", linewidth=0.8)
         spread = f"mean {round(np.mean(x), 2) + 0.0:.2f}, std {np.std(x, ddof=1):.2f}"
         label_axes(axes, f"{title}: {spread}", "advantage of a token", "tokens")
-    return figure
-
-
-def gradient_norms(scales: Sequence[float], raw: Sequence, whitened: Sequence, limit: float):
-    """Norms of the actor's gradient, on a logarithmic axis, with the clipping limit."""
-    figure, axes = one_panel(6.6, 2.6)
-    x = np.arange(len(scales))
-    for shift, heights, label, colour in (
-        (-0.2, raw, "raw advantages", REFERENCE),
-        (0.2, whitened, "whitened advantages", YELLOW),
-    ):
-        bars = axes.bar(x + shift, heights, width=0.38, label=label, color=colour)
-        axes.bar_label(bars, [f"{height:.3g}" for height in heights], fontsize=9, padding=2)
-    axes.axhline(limit, color=ORANGE, linewidth=1.2, linestyle="--")
-    words, above = f"max_grad_norm = {limit:g}", {"xytext": (0, 3), "textcoords": "offset points"}
-    axes.annotate(words, (-0.45, limit), fontsize=9, **above)
-    axes.set_yscale("log")
-    axes.set_ylim(min(*raw, *whitened) / 2, max(*raw, *whitened, limit) * 20)
-    axes.set_xticks(x, [f"rewards × {scale:g}" for scale in scales])
-    label_axes(axes, "Gradient of the policy loss at the first step", "", "norm")
-    axes.legend(loc="upper left", ncols=2)
     return figure
 
 
