@@ -1,4 +1,4 @@
-"""Figures of notebook 05: preferences, Bradley–Terry, fitting, calibration, the sweep, bugs."""
+"""Figures of notebook 05: preferences, Bradley–Terry, fitting, calibration, two judges."""
 
 import math
 from collections.abc import Sequence
@@ -7,12 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.kit.figures import draw_lines, label_axes, legend_below, new_figure, one_panel
-from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
+from helpers.kit.figures import draw_lines, label_axes, new_figure, one_panel
+from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, SKY, YELLOW
 
 LN2 = math.log(2)
-NOISE_COLOURS = (GREEN, BLUE, ORANGE)  # few to many wrong labels
-NOISE_MARKS = ("o", "s", "^")
 FARTHEST = 8  # points of gold score that the histogram of gaps shows
 
 
@@ -106,33 +104,27 @@ def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Fig
     return figure
 
 
-def draw_calibration(axes: Axes, rows: list[dict], colour: str, name: str, mark: str = "o") -> None:
-    """Dots as large as the number of pairs behind them; one or two pairs make none."""
-    rows = [row for row in rows if row["pairs"] > 2]
-    total = sum(row["pairs"] for row in rows)
-    x, y = [row["predicted"] for row in rows], [row["actual"] for row in rows]
-    sizes = [20 + 400 * row["pairs"] / total for row in rows]
-    axes.plot(x, y, color=colour, linewidth=1)
-    axes.scatter(x, y, sizes, color=colour, alpha=0.75, marker=mark)
-    axes.plot([], [], marker=mark, color=colour, label=name)  # the legend's mark, of one size
+def calibration_figure(curves: dict[str, list[dict]]) -> Figure:
+    """Predicted against actual; `curves` maps a name to rows of `study.calibration`.
 
-
-def frame_calibration(axes: Axes, title: str = "Calibration") -> None:
-    """The diagonal and the words."""
+    Dots are as large as the number of pairs behind them; one or two pairs make none.
+    """
+    figure, axes = one_panel(5.4, 3.6)
+    for (name, rows), (colour, mark) in zip(
+        curves.items(), ((SKY, "o"), (GREEN, "s")), strict=True
+    ):
+        rows = [row for row in rows if row["pairs"] > 2]
+        total = sum(row["pairs"] for row in rows)
+        x, y = [row["predicted"] for row in rows], [row["actual"] for row in rows]
+        sizes = [20 + 400 * row["pairs"] / total for row in rows]
+        axes.plot(x, y, color=colour, linewidth=1)
+        axes.scatter(x, y, sizes, color=colour, alpha=0.75, marker=mark)
+        axes.plot([], [], marker=mark, color=colour, label=name)  # the legend's mark, of one size
     axes.plot([0.5, 1], [0.5, 1], color=GREY, linestyle="--", linewidth=1)
     axes.set(xlim=(0.48, 1.02), ylim=(0.4, 1.04))
     axes.legend(loc="upper left")
     words = "predicted chance that its favourite wins", "chance that the labeller agrees"
-    label_axes(axes, title, *words, grid="both")
-
-
-def calibration_figure(curves: dict[str, list[dict]]) -> Figure:
-    """Predicted against actual; `curves` maps a name to rows of `reward_sweep.calibration`."""
-    figure, axes = one_panel(5.4, 3.6)
-    styles = ((SKY, "o"), (GREEN, "s"), (PINK, "^"))
-    for (name, rows), (colour, mark) in zip(curves.items(), styles, strict=False):
-        draw_calibration(axes, rows, colour, name, mark)
-    frame_calibration(axes)
+    label_axes(axes, "Calibration", *words, grid="both")
     return figure
 
 
@@ -142,34 +134,6 @@ def mean_by_size(runs: list[dict], temperature: float, key: str) -> tuple[list[i
     sizes = sorted({run["pairs"] for run in own})
     groups = [[run[key] for run in own if run["pairs"] == size] for size in sizes]
     return sizes, [sum(group) / len(group) for group in groups]
-
-
-def sweep_figure(results: dict, pairs: int, temperature: float) -> Figure:
-    """Accuracy against gold over pairs, one curve a temperature; calibration of the chosen runs."""
-    figure, grid = new_figure(1, 2, 9.8, 3.8)
-    axes, right = grid[0]
-    for best, colour, mark in zip(results["best"], NOISE_COLOURS, NOISE_MARKS, strict=True):
-        heat = best["temperature"]
-        alpha = 1.0 if heat == temperature else 0.3
-        points = mean_by_size(results["runs"], heat, "gold_accuracy")
-        axes.semilogx(*points, color=colour, alpha=alpha, marker=mark)
-        axes.plot([], [], color=colour, marker=mark, label=f"temperature {heat:g}")  # never pale
-        axes.set_xticks(points[0], [f"{size:,}" for size in points[0]])
-        axes.minorticks_off()
-        if heat == temperature:
-            own = [r for r in results["runs"] if (r["pairs"], r["temperature"]) == (pairs, heat)]
-            at = [run["gold_accuracy"] for run in own]
-            rings = {"color": "black", "markersize": 9, "fillstyle": "none"}
-            axes.plot([pairs] * len(at), at, "o", label="the runs on the right", **rings)
-            for run in own:
-                seed = run["seed"]
-                draw_calibration(right, run["calibration"], colour, f"seed {seed}", "os^"[seed % 3])
-    legend_below(figure, axes)
-    axes.set_ylim(0.48, 0.9)
-    words = "Accuracy against gold", "pairs to learn from", "share of pairs"
-    label_axes(axes, *words, grid="both")
-    frame_calibration(right, f"Calibration: {pairs:,} pairs, temperature {temperature:g}")
-    return figure
 
 
 def proxy_gold_figure(
