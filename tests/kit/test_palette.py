@@ -22,7 +22,6 @@ FIGURES = {
     "batch": lambda: rollouts.batch_figure([list("abcdef")], [[0, 1, 1, 2, 2, 3]], [range(6)]),
     "alignment": lambda: rollouts.alignment_figure(list("abcd"), 2),
     "flags": lambda: clinic.flags_figure(COUNTS, {"a": 9}),
-    "bars": lambda: reward_model.accuracy_bars({"one": 0.7, "two": 0.8}, 0.9),
     "fit": lambda: reward_model.fit_curves(STEPS, 3, 0.9),
     "value": lambda: ppo.value_clip_figure(0.2, 1.0, 0.2),
 }

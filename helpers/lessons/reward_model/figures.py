@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.kit.figures import draw_lines, label_axes, new_figure, one_panel
@@ -73,34 +72,18 @@ def fit_curves(history: list[dict], total: int, best: float) -> Figure:
     names = {"train": "its own pairs", "test": "held-out pairs"}
     curves = {name: [record[key] for record in measured] for key, name in names.items()}
     draw_lines(accuracy, [r["step"] for r in measured], curves, (BLUE, GREEN), markersize=4)
-    draw_limits(accuracy, best, under=True)
+    limits = (
+        (0.5, 0.505, "bottom", "chance", GREY),
+        (best, best - 0.01, "top", "best possible", YELLOW),
+    )
+    for height, at, side, words, colour in limits:  # between them lies any honest accuracy
+        accuracy.axhline(height, color=colour, linestyle="--", linewidth=1.2)
+        place = accuracy.get_yaxis_transform()  # x in shares of the panel
+        accuracy.text(1.0, at, words, transform=place, ha="right", va=side, fontsize=9)
+    accuracy.set_ylim(0.4, 1.04)
     accuracy.set_xlim(0, total)
     accuracy.legend(loc="upper left")
     label_axes(accuracy, "Accuracy", "gradient step", "share of pairs", grid="both")
-    return figure
-
-
-def draw_limits(axes: Axes, best: float, under: bool = False) -> None:
-    """The two lines between which any honest accuracy lies; the upper one's words `under` it, or above."""
-    lines = ((0.5, "chance", GREY, False), (best, "best possible", YELLOW, under))
-    for height, words, colour, below in lines:
-        axes.axhline(height, color=colour, linestyle="--", linewidth=1.2)
-        how = {"ha": "right", "va": "top" if below else "bottom", "fontsize": 9}
-        place = axes.get_yaxis_transform()  # x in shares of the panel
-        axes.text(1.0, height - 0.01 if below else height + 0.005, words, transform=place, **how)
-    axes.set_ylim(0.4, 1.04)
-
-
-def accuracy_bars(shares: dict[str, float], best: float, title: str = "") -> Figure:
-    """One bar a model, with chance and the best possible."""
-    figure, axes = one_panel(7.6, 2.6)
-    bars = axes.bar(list(shares), list(shares.values()), color=SKY, width=0.5)
-    axes.bar_label(bars, fmt="%.2f", fontsize=9, label_type="center")
-    axes.set_xlim(-0.6, len(shares) - 0.1)
-    draw_limits(axes, best)
-    axes.set_ylim(0, 1.04)  # bars begin at 0
-    label_axes(axes, title, "", "share of pairs", grid="both")
-    axes.set_axisbelow(True)  # no gridline through a number
     return figure
 
 
