@@ -33,7 +33,6 @@ from helpers.world.small_models import make_tokenizer
 
 COMPLAINT = re.compile(r"\b[A-Z]\w*(?:Error|Exception|Problem|Warning)\b|Traceback|role=.alert")
 VOCABULARY = make_tokenizer(reviews.VOCABULARY).convert_ids_to_tokens(range(60))
-WORDS = VOCABULARY[20:28]
 
 
 def noise(*shape: int) -> torch.Tensor:
@@ -43,10 +42,6 @@ def noise(*shape: int) -> torch.Tensor:
 def temperature():
     prompts = ["we booked a", "the soup"]
     return rollout_widgets.explore_temperature(prompts, noise(2, 60), VOCABULARY)
-
-
-def choices():
-    return rollout_widgets.explore_choices(WORDS, 3, noise(8, 60), VOCABULARY)
 
 
 def clip():
@@ -95,7 +90,6 @@ def gallery():
 
 WIDGETS = {
     "explore_temperature": temperature,
-    "explore_choices": choices,
     "clip_explorer": clip,
     "value_explorer": ppo_widgets.value_explorer,
     "SentenceScorer": scorer,

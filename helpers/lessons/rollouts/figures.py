@@ -19,9 +19,9 @@ TOKEN_KINDS = {  # the ground of a position: 0 padding, 1 prompt, 2 response or 
 PAINT = list(TOKEN_KINDS.values())
 
 
-def draw_words(axes: Axes, words: Sequence, probs: Sequence, title: str, colours=POLICY) -> None:
+def draw_words(axes: Axes, words: Sequence, probs: Sequence, title: str) -> None:
     """A bar for each next word."""
-    axes.bar(range(len(words)), probs, color=colours, width=0.75)
+    axes.bar(range(len(words)), probs, color=POLICY, width=0.75)
     token_ticks(axes, words)
     label_axes(axes, title, y="probability")
 

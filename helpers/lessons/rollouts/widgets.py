@@ -1,10 +1,9 @@
-"""Explorers of notebook 01: temperature, and a response token by token. The tensors come ready-made."""
+"""The explorer of notebook 01: temperature. The logits come ready-made."""
 
 import torch
-from matplotlib.patches import Patch
 from torch import Tensor
 
-from helpers.kit.figures import label_axes, new_figure, one_panel
+from helpers.kit.figures import label_axes, new_figure
 from helpers.kit.palette import GOLD, POLICY, REFERENCE
 from helpers.kit.sliders import Explorer, picker, slider
 from helpers.lessons.rollouts.figures import draw_words
@@ -43,40 +42,4 @@ def explore_temperature(contexts: list[str], logits: Tensor, vocabulary: list[st
     options = [(f"{text} …", i) for i, text in enumerate(contexts)]
     return Explorer(
         draw, text=picker("text", options), temperature=slider("τ", 1.0, 0.1, 3.0, 0.05)
-    )
-
-
-def explore_choices(
-    words: list[str], start: int, logits: Tensor, vocabulary: list[str]
-) -> Explorer:
-    """Walk through a response: what could have been said and what was, aligned well or one too late.
-
-    `words` is the whole text of L tokens, its response from `start`; `logits` [L, V] of a full forward.
-    """
-    probs = logits.detach().float().softmax(-1).cpu()
-    length = len(words) - start
-
-    def draw(t: int, read: int):
-        figure, axes = one_panel(8.0, 2.5)
-        place = start + t
-        row = probs[place - 1 + read]  # (V,)
-        said, best = words[place], row.topk(SHOWN_WORDS).indices.tolist()
-        if vocabulary.index(said) not in best:
-            best[-1] = vocabulary.index(said)
-        chance = row[vocabulary.index(said)]
-        title = " ".join(words[max(0, place - 8) : place]) + " …\n"
-        title += f"probability {chance:.4f}, log-prob {chance.log():+.2f}"
-        shown = [vocabulary[i] for i in best]
-        colours = [GOLD if word == said else POLICY for word in shown]
-        draw_words(axes, shown, row[best], title, colours)
-        axes.set_ylim(0, 1.05)
-        axes.legend(handles=[Patch(color=GOLD, label=f"looked up: {said}")])
-        return figure
-
-    reads = [
-        ("logits of the token before (right)", 0),
-        ("logits of the token itself (off by one)", 1),
-    ]
-    return Explorer(
-        draw, t=slider("token t", 0, 0, length - 1, 1), read=picker("look up in", reads)
     )
