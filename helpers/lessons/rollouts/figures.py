@@ -1,4 +1,4 @@
-"""Figures of notebook 01: next words, batches, alignment, caches, memory, estimates. No maths here."""
+"""Figures of notebook 01: next words, lengths, a batch, alignment, estimates, curves. No maths here."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -74,19 +74,6 @@ def batch_figure(tokens: list, kinds: list, numbers: list | None = None, title: 
             write(axes, c + 0.5, r + 0.77, str(numbers[r][c]), ink_on(fill))
     patches = [Patch(color=fill, label=kind) for kind, fill in TOKEN_KINDS.items()]
     axes.legend(handles=patches, ncol=4, loc="upper left", bbox_to_anchor=(0, -0.01))
-    return figure
-
-
-def position_ids_figure(widths: Sequence, without: Sequence, correct: Sequence) -> Figure:
-    """Largest change of a log-prob against the number of pads in front, both ways."""
-    figure, axes = one_panel(8.0, 2.5)
-    names = "positions counted from the left edge", "position_ids(mask)"
-    floor = [max(x, 1e-8) for x in correct]  # an exact 0 has no logarithm
-    draw_lines(axes, widths, dict(zip(names, (without, floor), strict=True)), (KL, POLICY))
-    axes.set(yscale="log", ylim=(1e-8, 100))
-    axes.legend(loc="center right", bbox_to_anchor=(1, 0.62))
-    title = "Largest change of a log-prob of one text, with pads in front of it"
-    label_axes(axes, title, "pads", "largest change, nats", grid="both")
     return figure
 
 
