@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from helpers.kit.figures import draw_bars, label_axes, log_ticks, new_figure
-from helpers.kit.palette import KL, PINK, POLICY, REFERENCE, REWARD, SKY, YELLOW
+from helpers.kit.palette import KL, POLICY, REFERENCE, REWARD, SKY, YELLOW
 from helpers.lessons.kl_beta.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
 from helpers.theory.optimum import gaussian_objective
 
@@ -92,28 +92,6 @@ def gaussian_figure(runs: Sequence[GaussianRun], optima: Sequence[float], chosen
     _densities(grid[0, 0], run.means[-1], optimum)
     _training(grid[0, 1], runs, chosen, optimum)
     _objective(grid[0, 2], run.kl_coef, run.means[-1], optimum)
-    return figure
-
-
-def runaway_figure(right: Sequence[GaussianRun], wrong: Sequence[GaussianRun]) -> Figure:
-    """m over the steps with the reward right and with its sign wrong, the second on a scale that holds it."""
-    figure, grid = new_figure(1, 2, 9.6, 3.0)
-    titles = "reward −(y − 1)²", "without the minus: (y − 1)²"
-    colours = (POLICY, YELLOW, KL, PINK)
-    for axes, runs, title in zip(grid[0], (right, wrong), titles, strict=True):
-        for run, colour, line in zip(runs, colours, ("-", "--", "-.", ":"), strict=False):
-            label = f"β = {run.kl_coef:g}"
-            axes.plot(run.means, line, color=colour, linewidth=1.8, label=label)
-        axes.axhline(1, color=REWARD, linewidth=1)
-        label_axes(axes, title, "step", "mean m")
-    near, far = grid[0]
-    near.legend(loc=(0.42, 0.2), ncols=2)
-    far.legend(loc="lower left")
-    far.set_yscale("symlog", linthresh=1)
-    far.set_ylabel("mean m (logarithmic below −1)")
-    far.set_ylim(-300, 4)
-    far.set_yticks([-100, -10, -1, 0, 1], "−100 −10 −1 0 1".split())
-    far.minorticks_off()
     return figure
 
 
