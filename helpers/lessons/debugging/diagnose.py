@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,37 +89,3 @@ def diagnose(history: History) -> list[Flag]:
     values = {rule: column(history, rule.metric) for rule in RULES}
     broken = [rule for rule in RULES if rule.broken_by(values[rule])]
     return [Flag(**vars(rule), value=rule.measure(values[rule])) for rule in broken]
-
-
-EXACT = {"first_ratio_error": 1e-3}  # no noise: healthy below this, whatever the other runs show
-SPANNING = ("kl", "approx_kl", "clip_fraction", "value_loss", "grad_norm")  # by their logarithms
-SILENT = ("policy_loss",)  # says little by itself
-TAIL = 1e-9  # a logarithm needs more than 0
-WIDER = 2.0  # ranges of the healthy runs by which their band is widened each way
-
-
-def judged_band(healthy: Sequence[History], name: str) -> tuple[float, float]:
-    """Where a metric's late mean may lie: the healthy runs' range, widened each way, within the rules'."""
-    if name in EXACT:
-        return 0.0, EXACT[name]
-    spans = name in SPANNING
-    values = [late(one, name) for one in healthy]
-    values = [math.log(max(value, TAIL)) for value in values] if spans else values
-    width = WIDER * (max(values) - min(values))
-    low, high = min(values) - width, max(values) + width
-    low, high = (math.exp(low), math.exp(high)) if spans else (low, high)
-    for rule in RULES:
-        if (rule.metric, rule.reading) == (name, "last third"):
-            low, high = max(low, rule.range[0]), min(high, rule.range[1])
-    return low, high
-
-
-def out_of_band(history: History, healthy: Sequence[History], names: Sequence[str]) -> list[str]:
-    """Those metrics whose late mean (of an exact one: largest value) lies outside the healthy band."""
-    found = []
-    for name in names:
-        low, high = judged_band(healthy, name)
-        value = max(column(history, name)) if name in EXACT else late(history, name)
-        if name not in SILENT and not low <= value <= high:
-            found.append(name)
-    return found

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from helpers.kit.figures import label_axes, new_figure, one_panel
 from helpers.kit.palette import BLUE, GREY, ORANGE, ink_on
-from helpers.lessons.debugging.diagnose import EXACT, SILENT, column, judged_band, late
+from helpers.lessons.debugging.diagnose import Flag, column
 from helpers.lessons.debugging.measures import mean
 from helpers.state import History
 
@@ -109,36 +109,15 @@ def case_figure(healthy: Sequence[History], case: Sequence[History], name: str) 
     return small_multiples(METRICS, healthy, case, title=title)
 
 
-def verdict_figure(healthy: Sequence[History], run: History, out: Sequence[str]) -> Figure:
-    """All twelve metrics of one run: a green ground, or ✗ where it is `out` of the dashed box.
-
-    The box spans what the run's late mean (the black bar) may be, beside these healthy runs.
-    """
-    judged = [metric.key for metric in METRICS if metric.key not in SILENT]
-    words = f"{len(out)} of {len(judged)} curves outside the box" if out else "all curves green"
-    title = f"Your run: {words} · black bar: mean of its last third · dashed box: healthy"
-    figure = small_multiples(METRICS, healthy, [run], title=title)
+def verdict_figure(healthy: Sequence[History], run: History, flags: Sequence[Flag]) -> Figure:
+    """All twelve metrics of one run: on red, with ✗, those on which a rule raises its flag."""
+    wrong = {flag.metric for flag in flags}
+    words = f"{len(wrong)} metrics with a flag" if wrong else "no flag"
+    figure = small_multiples(METRICS, healthy, [run], title=f"Your run: {words}")
     for axes, metric in zip(figure.axes, METRICS, strict=True):
-        if metric.key in judged:
-            wrong = metric.key in out
-            axes.set_facecolor("#FBE3D6" if wrong else "#CDEBDD")
-            axes.set_title(f"{'✗ ' if wrong else ''}{metric.key}")
-            if metric.key not in EXACT:  # whose limit is the dotted line
-                _draw_judged(axes, run, metric.key, judged_band(healthy, metric.key))
+        if metric.key in wrong:
+            axes.set(facecolor="#FBE3D6", title=f"✗ {metric.key}")
     return figure
-
-
-def _draw_judged(axes: Axes, run: History, key: str, band: tuple[float, float]) -> None:
-    """What the late mean may be, and what it is, over the iterations that it is taken of."""
-    last = len(run)
-    first = last - max(1, last // 3) + 1
-    low, high = band
-    box = Rectangle((first, low), last - first, high - low, fill=False, linestyle="--", zorder=3)
-    axes.add_patch(box)
-    axes.plot([first, last], [late(run, key)] * 2, color="black", linewidth=3.0, zorder=4)
-    ends = axes.get_ylim()
-    room = 0.0 if axes.get_yscale() == "log" else 0.05 * (high - low)
-    axes.set_ylim(min(ends[0], low - room), max(ends[1], high + room))
 
 
 def signs_figure(healthy: Sequence[History], cases: dict[str, tuple]) -> Figure:

@@ -15,9 +15,9 @@ from helpers.gae import compute_gae
 from helpers.kl import kl_estimate, shape_rewards
 from helpers.lessons.debugging.cases import PAIRS, PLANTED, REPAIRED_IN_CODE, VARIANTS
 from helpers.lessons.debugging.checks import MISSED, as_found, right, trainable
-from helpers.lessons.debugging.diagnose import column, diagnose, late, out_of_band
+from helpers.lessons.debugging.diagnose import column, diagnose, late
 from helpers.lessons.debugging.differences import READINGS, tell_apart
-from helpers.lessons.debugging.figures import METRICS
+from helpers.lessons.debugging.figures import verdict_figure
 from helpers.lessons.debugging.study import (
     ClinicOptions,
     load_clinic,
@@ -168,15 +168,15 @@ def test_the_study_plants_what_it_names():
     assert pickle.loads(pickle.dumps(study["raw_scores_and_beta_100x_seed_0"])).config.kl_coef == 10
 
 
-def test_a_healthy_run_is_in_the_band_of_the_others_and_the_case_kept_for_repair_is_not():
+def test_the_picture_of_a_repair_marks_the_metrics_with_a_flag():
     clinic = load_clinic()
     healthy = clinic.histories("healthy", range(6))
-    names = [metric.key for metric in METRICS]
-    for k, history in enumerate(healthy):
-        assert out_of_band(history, healthy[:k] + healthy[k + 1 :], names) == []
-    for history in clinic.histories(PAIRS[REPAIRED_IN_CODE].name):
-        wanted = {"score", "kl", "value_loss", "explained_variance"}
-        assert wanted <= set(out_of_band(history, healthy, names))
+    for kind in ("healthy", *PAIRS[REPAIRED_IN_CODE].name.split("_and_")):
+        (run,) = clinic.histories(kind, (0,))
+        flags = diagnose(run)
+        titles = [axes.get_title("left") for axes in verdict_figure(healthy, run, flags).axes]
+        marked = {title.removeprefix("✗ ") for title in titles if title.startswith("✗ ")}
+        assert marked == {flag.metric for flag in flags} and bool(marked) == (kind != "healthy")
 
 
 READING = {reading.metric: reading for reading in READINGS}
