@@ -16,18 +16,16 @@ from helpers.models import (
 )
 from helpers.rewards import Reward, RewardSum
 from helpers.state import RLHFState
-from helpers.tools.files import ROOT, FileProblem, atomic_folder, read_json, write_json
+from helpers.tools.files import FileProblem, atomic_folder, read_json, write_json
 from helpers.tools.parallel import rank
 from helpers.tools.validate import require
 
 FACTS, CARD, ADAPTER_SETTINGS = "how_trained.json", "README.md", "adapter_config.json"
-NO_SETTINGS = ("actor", "reward_model", "device")  # of this machine
-SHOWN = ("iteration", "kl", "score", "raw_score", "value")  # of a record, in the model card
-NOTE = """
-KL from the base model, in nats per response; `score` as trained on, `raw_score` as the reward gives it;
-held-out: on prompts not trained on, value = score − β · KL. `generation_config.json` samples as training."""
+NOTE = f"""How it was trained is in `{FACTS}`: `kl` is from the base model, in nats per response, `score`
+as trained on, `raw_score` as the reward gives it, `held_out` on prompts not trained on, value =
+score − β · KL. `generation_config.json` samples as training did."""
 OF_THIS = "generation_config=GenerationConfig.from_pretrained(THIS_FOLDER)"
-ADAPTER_NOTE = f" peft reads the base\nmodel's, so give it: `model.generate(**inputs, {OF_THIS})`."
+ADAPTER_NOTE = f"peft reads the base model's, so give it: `model.generate(**inputs, {OF_THIS})`."
 
 
 def save_policy(
@@ -163,42 +161,17 @@ def _reward_name(reward: Reward | nn.Module) -> str:
         parts = zip(reward.weights, reward.rewards, strict=True)
         return " + ".join(f"{weight:g} · {_reward_name(part)}" for weight, part in parts)
     name = getattr(reward, "__name__", type(reward).__name__)
-    if name == "<lambda>":  # Markdown would take it for a tag
-        return "a function without a name"
     if isinstance(reward, nn.Module):
         return f"a reward model ({_base_name(getattr(reward, 'encoder', reward)) or name})"
     return name
 
 
-def _shown(base: str) -> str:
-    """The base model's name for a card: a folder of the course from its root, of others the last part."""
-    if not base:
-        return "a model whose name is not known"
-    path = Path(base)
-    if not path.is_dir():
-        return f"`{base}`"
-    return f"`{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path.name}`"
-
-
 def _card(facts: dict, adapter_only: bool) -> str:
-    """The model card, in the hub's Markdown: a row for each fact and setting."""
-    base, library = facts["base"], "peft" if adapter_only else "transformers"
-    on_hub = base and not Path(base).is_dir()  # a hub's card may name models of the hub only
-    lines = ["---", f"library_name: {library}", "pipeline_tag: text-generation", "tags: [rlhf]"]
-    lines += [f"base_model: {base}"] if on_hub else []
-    lines += ["---\n", f"# A policy trained with RLHF, from {_shown(base)}\n"]
-    if "config" not in facts:
-        return "\n".join([*lines, "How it was trained is not recorded.\n"])
-    rows = {name: facts[name] for name in ("reward", "method", "kl_coef_now", "lora_rank")}
-    rows |= {f"last {name}": x for name, x in facts["last"].items() if name in SHOWN}
-    best = facts.get("held_out", {}).items()
-    rows |= {f"held-out {name}": x for name, x in best if name in SHOWN}
-    rows |= {name: x for name, x in facts["config"].items() if name not in NO_SETTINGS}
-    rows = {name: f"{x:.4g}" if isinstance(x, float) else x for name, x in rows.items()}
-    if facts["lora_rank"] is not None:
-        kept = "alone, without its base model" if adapter_only else "merged into the weights"
-        lines.append(f"The LoRA adapter is {kept}.\n")
-    lines += ["| | |", "|---|---|"]
-    lines += [f"| {name} | {x} |" for name, x in rows.items() if x is not None]
-    lines.append(NOTE if not adapter_only else NOTE + ADAPTER_NOTE)
-    return "\n".join([*lines, ""])
+    """The model card, in the hub's Markdown: what the hub asks for; all else is in `FACTS`."""
+    lines = ["---", f"library_name: {'peft' if adapter_only else 'transformers'}"]
+    lines += ["pipeline_tag: text-generation", "tags: [rlhf]"]
+    base = facts["base"]
+    lines += [f"base_model: {base}"] if base and not Path(base).is_dir() else []  # of the hub only
+    known = NOTE if "config" in facts else "How it was trained is not recorded."
+    lines += ["---", "", "# A policy trained with RLHF", "", known]
+    return "\n".join([*lines, ADAPTER_NOTE if adapter_only else "", ""])
