@@ -159,7 +159,7 @@ def load_reward_model(name: str = "data/reward", device: str = "auto") -> Reward
     load_pretrained(AutoConfig, name)  # says if there is no such model
     # None where there is none, or where a folder lacks it
     file = cached_file(str(find_folder(name) or name), HEAD_FILE, **OPTIONAL)
-    wants = "one saved by RewardModel.save; a classifier goes into a `reward` (ClassifierReward)"
+    wants = "one saved by RewardModel.save; a classifier goes into a `reward`, a function"
     got = f"{name!r}, a model without {HEAD_FILE}: its head would be untrained"
     require(file is not None, "reward_model", got, wants)
     model = RewardModel(*_load_encoder(name))

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
-    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedTokenizerBase,
 )
@@ -18,7 +17,6 @@ from helpers.data import find_folder
 from helpers.models import (
     HubNotReached,
     check_vocabulary,
-    encode_texts,
     freeze,
     load_actor,
     load_pretrained,
@@ -35,39 +33,6 @@ from helpers.scale.lora import lora_models
 from helpers.state import Models, Reward
 from helpers.tools.files import FileProblem
 from helpers.tools.validate import require, require_choice
-
-
-class ClassifierReward:
-    """A text classifier as a reward: texts → log-odds of one of its labels."""
-
-    def __init__(self, name: str, label: str | int, device: str = "auto"):
-        """`label` is one of the model's labels, or its number. FileProblem: no model; ValueError: label."""
-        model = load_pretrained(AutoModelForSequenceClassification, name, dtype=torch.float32)
-        self.model = freeze(model.to(resolve_device(device)))
-        self.tokenizer = load_tokenizer(name)
-        config = model.config.get_text_config()
-        if config.pad_token_id is None:  # a decoder reads its last token that is no padding
-            config.pad_token_id = self.tokenizer.pad_token_id
-        labels = model.config.label2id
-        index = label if isinstance(label, int) else labels.get(label, -1)
-        fits = 0 <= index < model.config.num_labels
-        require(fits, "label", repr(label), f"one of {sorted(labels)} or its number")
-        self.label = index
-
-    @torch.inference_mode()
-    def __call__(self, texts: list[str], batch_size: int = 64) -> Tensor:
-        """log p(label) − log p(other labels), on the CPU: list of N → [N]; with one label, its logit."""
-        require(len(texts) > 0, "texts", "an empty list", "at least one text")
-        scores = []
-        for start in range(0, len(texts), batch_size):
-            some = texts[start : start + batch_size]
-            encoded = encode_texts(self.tokenizer, some, self.model.config)
-            logits = self.model(**encoded.to(self.model.device)).logits.float()  # (b, labels)
-            score = logits[:, self.label]
-            others = logits[:, [i for i in range(logits.shape[1]) if i != self.label]]
-            scores.append((score - others.logsumexp(dim=1) if others.numel() else score).cpu())
-        return torch.cat(scores)
-
 
 ACTOR, ENCODER = "HuggingFaceTB/SmolLM2-135M", "distilbert-base-uncased"
 EMBEDDED_ACTOR, EMBEDDED_ENCODER = "data/sft", "data/reward"

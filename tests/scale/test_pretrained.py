@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import length_reward, tiny_models
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaConfig
+from transformers import AutoModelForCausalLM
 
 from helpers.checkpoints import save_checkpoint
 from helpers.config import RLHFConfig
@@ -24,7 +24,7 @@ from helpers.scale import pretrained
 from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
 from helpers.scale.lora import lora_models
-from helpers.scale.pretrained import ClassifierReward, choose_models, load_gguf, make_models
+from helpers.scale.pretrained import choose_models, load_gguf, make_models
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.files import ROOT, FileProblem, write_jsonl
@@ -225,39 +225,3 @@ def test_long_texts_are_cut_at_what_an_encoder_can_hold():
     config.max_position_embeddings = 66  # RoBERTa counts two positions that hold no token
     tokenizer.model_max_length = 64
     assert encode_texts(tokenizer, ["the " * 99], config)["input_ids"].shape == (1, 64)
-
-
-@pytest.fixture(params=["distilbert", "llama"])
-def classifier(request, tmp_path):
-    """A classifier's folder; the Llama's configuration names no pad token, as many on the hub do."""
-    torch.manual_seed(0)
-    tokenizer = make_tokenizer(reviews.VOCABULARY)
-    config = make_encoder(tokenizer, layers=1, width=32).config
-    if request.param == "llama":
-        shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
-        config = LlamaConfig(vocab_size=len(tokenizer), num_hidden_layers=1, **shape)
-    config.id2label = dict(enumerate(("BAD", "FAIR", "GOOD")))
-    config.label2id = {label: number for number, label in config.id2label.items()}
-    model = AutoModelForSequenceClassification.from_config(config)
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    return tmp_path, model.eval(), tokenizer
-
-
-def test_a_classifier_scores_texts_by_the_odds_of_its_label(classifier):
-    folder, model, tokenizer = classifier
-    texts = ["the soup was good .", "we saw this film last week and it was far too long ."]
-    scores = ClassifierReward(str(folder), "GOOD", "cpu")(texts, batch_size=1)
-    for text, score in zip(texts, scores, strict=True):
-        ids = torch.tensor([tokenizer(text)["input_ids"]])
-        p = model(input_ids=ids).logits[0].softmax(dim=-1)[2]
-        assert score.item() == pytest.approx(torch.logit(p).item(), abs=1e-5)
-    together = ClassifierReward(str(folder), 2, "cpu")(texts)  # padding changes nothing
-    torch.testing.assert_close(together, scores, atol=1e-5, rtol=1e-5)
-
-
-def test_a_label_the_classifier_does_not_have_is_refused(classifier):
-    folders = {"EXCELLENT": classifier[0], 3: classifier[0], -1: classifier[0]}
-    for label, folder in (folders | {"GOOD": "data/reward"}).items():  # the last is no classifier
-        with pytest.raises(ValueError, match="label: got"):
-            ClassifierReward(str(folder), label, "cpu")
