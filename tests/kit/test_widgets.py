@@ -100,7 +100,6 @@ WIDGETS = {
     "price_explorer": lambda: direct_widgets.price_explorer(load_direct()),
     "Gallery": gallery,
     "explore_clinic": lambda: clinic.explore_clinic(load_clinic()),
-    "explore_strengths": lambda: clinic.explore_strengths(load_clinic()),
 }
 
 

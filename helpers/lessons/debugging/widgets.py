@@ -1,4 +1,4 @@
-"""Cases without their names, your diagnosis, and a fault at several strengths. No maths."""
+"""Cases without their names, and your diagnosis. No maths."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,19 +7,10 @@ import ipywidgets
 
 from helpers.kit.figures import Picture
 from helpers.kit.markup import Markup, card, guarded, table
-from helpers.kit.sliders import WIDE, Explorer, button, in_a_row, picker, show_live, show_picture
-from helpers.lessons.debugging.cases import (
-    CASES,
-    FIRST_SEEDS,
-    MILD,
-    STRENGTHS,
-    VARIANTS,
-    Case,
-    of_strength,
-)
-from helpers.lessons.debugging.diagnose import diagnose
+from helpers.kit.sliders import WIDE, button, in_a_row, picker, show_live, show_picture
+from helpers.lessons.debugging.cases import CASES, FIRST_SEEDS, Case
 from helpers.lessons.debugging.differences import tell_apart
-from helpers.lessons.debugging.figures import BY_KEY, case_figure, small_multiples
+from helpers.lessons.debugging.figures import case_figure
 from helpers.lessons.debugging.study import WHOLE_RUN_SEED, Clinic
 from helpers.state import History
 from helpers.studies.faults import FAULTS
@@ -242,26 +233,3 @@ class ClinicExplorer:
 def explore_clinic(clinic: Clinic) -> ClinicExplorer:
     """The cases as a page; the last expression of a cell shows it."""
     return ClinicExplorer(clinic)
-
-
-def explore_strengths(clinic: Clinic) -> Explorer:
-    """Three faults from healthy to gross: curves, and what `diagnose` says of each of three runs."""
-    words = {
-        n: n.removesuffix("_on").replace("_", " ") for n in FAULTS if f"{n}_{MILD}" in VARIANTS
-    }
-    names = [(label, name) for name, label in words.items()]
-    shown = [BY_KEY[key] for key in ("score", "kl", "first_ratio_error", "approx_kl")]
-    strength = ipywidgets.SelectionSlider(
-        options=(HEALTHY, *STRENGTHS), value=MILD, description="strength", style=WIDE
-    )
-
-    def draw(fault: str, strength: str) -> Picture:
-        kind = HEALTHY if strength == HEALTHY else of_strength(fault, strength)
-        runs = clinic.histories(kind, FIRST_SEEDS)
-        flagged = sum(bool(diagnose(history)) for history in runs)
-        what = "no fault" if strength == HEALTHY else f"{words[fault]}, {strength}"
-        title = f"{what}: flags on {flagged} of {len(runs)} runs".capitalize()
-        healthy = clinic.histories(HEALTHY, FIRST_SEEDS)
-        return small_multiples(shown, healthy, runs, title=title)
-
-    return Explorer(draw, fault=picker("fault", names), strength=strength)
