@@ -1,7 +1,6 @@
 """What tells two cases apart: the number whose recorded values lie farthest apart."""
 
 import math
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,12 +25,6 @@ class Reading(NamedTuple):
         """The number, of a run's records."""
         return MEASURES[self.reading].of(column(history, self.metric))
 
-    def is_named_in(self, sign: str) -> bool:
-        """Whether a sentence names this metric: "KL", "value loss", "the ratio"."""
-        metric = self.metric.removeprefix("first_").removesuffix("_error")
-        name = metric.replace("_", "[ _]")
-        return bool(re.search(rf"\b{name}", sign, re.IGNORECASE))
-
     def place(self, value: float) -> float:
         """Where a value stands on its axis."""
         return value if self.floor is None else math.log(max(value, self.floor))
@@ -55,29 +48,17 @@ READINGS = (  # the sharpest first, as in the lesson's order of looking
 )
 
 
-Ends = tuple[float, float]  # the lowest and the highest of some runs
-
-
-def steps_between(reading: Reading, here: Ends, there: Ends) -> float:
-    """How many visible steps lie between the runs of two cases."""
-    mine, other = (list(map(reading.place, ends)) for ends in (here, there))
-    return max(other[0] - mine[1], mine[0] - other[1], 0.0) / reading.visible
-
-
-def tell_apart(here: Sequence[History], there: Sequence[History], sign: str = "") -> str:
-    """The reading that separates the runs of two cases best, in words; "" if no curve shows a difference.
-
-    A metric that is named in `sign` goes first.
-    """
-    shown, named = {}, {}
+def tell_apart(here: Sequence[History], there: Sequence[History]) -> str:
+    """The reading that separates the runs of two cases best, in words; "" if no curve shows a difference."""
+    found = {}
     for reading in READINGS:
         values = [[reading.measure(history) for history in case] for case in (here, there)]
         ends = [(min(case), max(case)) for case in values]
-        steps = steps_between(reading, *ends) if all(map(math.isfinite, sum(values, []))) else 0.0
-        if steps >= 1:
-            mine, other = (" to ".join(f"{x:.3g}" for x in pair) for pair in ends)
-            words = f"{reading.metric}, {reading.reading}: here {mine}, there {other}"
-            shown[words] = min(steps, ENOUGH)
-            named |= {words: shown[words]} if reading.is_named_in(sign) else {}
-    found = named or shown
+        if all(map(math.isfinite, sum(values, []))):
+            (low, high), (least, most) = (map(reading.place, pair) for pair in ends)
+            steps = max(least - high, low - most) / reading.visible
+            if steps >= 1:
+                mine, other = (" to ".join(f"{x:.3g}" for x in pair) for pair in ends)
+                words = f"{reading.metric}, {reading.reading}: here {mine}, there {other}"
+                found[words] = min(steps, ENOUGH)
     return max(found, key=found.get, default="")  # the first of the best

@@ -206,7 +206,7 @@ class ClinicExplorer:
             (WELL, WELL_SIGN) if name == HEALTHY else (FAULTS[name].title, FAULTS[name].sign)
         )
         there = self.clinic.histories(name, FIRST_SEEDS)
-        found = tell_apart(self._runs(self.current), there, sign)
+        found = tell_apart(self._runs(self.current), there)
         number = f"What tells the two apart is {found}." if found else NO_NUMBER
         return verdict("wrong", NOT_THIS, title, sign, number)
 
