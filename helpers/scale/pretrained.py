@@ -1,7 +1,6 @@
-"""Pretrained models: choose them (with a fallback offline), and make the four models of RLHF."""
+"""Pretrained models: choose one (with a fallback offline), and make the four models of RLHF."""
 
 import importlib.util
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -34,42 +33,24 @@ from helpers.state import Models, Reward
 from helpers.tools.files import FileProblem
 from helpers.tools.validate import require, require_choice
 
-ACTOR, ENCODER = "HuggingFaceTB/SmolLM2-135M", "distilbert-base-uncased"
-EMBEDDED_ACTOR, EMBEDDED_ENCODER = "data/sft", "data/reward"
+EMBEDDED = "data/sft"
 
 
-@dataclass(frozen=True)
-class ModelChoice:
-    """The models and device of a run, and a sentence that says why."""
+def choose_actor(name: str, device: str = "auto") -> tuple[str, str]:
+    """An actor's name if it can be used here, else that of the embedded one; and a sentence that says which.
 
-    actor: str
-    encoder: str
-    device: str
-    words: str
-
-
-def choose_models(
-    actor: str = ACTOR, encoder: str = ENCODER, device: str = "auto", patient: bool = False
-) -> ModelChoice:
-    """Choose the pretrained models if possible, else the embedded ones; `words` of the result says which.
-
-    Hub models need a connection and a GPU (or `patient=True`); a folder is always used. Only the two
-    configurations are loaded. The embedded ones stand in only where the hub is not reached.
-    FileProblem: a path without a folder, a folder without a model, a wrong hub name, a gated model.
+    A hub model needs a connection and a GPU (or `device="cpu"`); a folder is always used. Only its
+    configuration is loaded. FileProblem: a path without a folder, a folder without a model, a wrong hub
+    name, a gated model.
     """
-    place, reason = resolve_device(device).type, ""
+    no_gpu = device == "auto" and resolve_device(device).type == "cpu"
+    if no_gpu and find_folder(name) is None:
+        return EMBEDDED, "No GPU here: using the course's embedded model."
     try:
-        on_hub = None in [find_folder(name) for name in (actor, encoder)]
-        if on_hub and place == "cpu" and not patient:
-            reason = "No GPU here"
-        for name in () if reason else (actor, encoder):
-            load_pretrained(AutoConfig, name)
+        load_pretrained(AutoConfig, name)
     except HubNotReached:
-        reason = "No hub can be reached"
-    if not reason:
-        return ModelChoice(actor, encoder, place, f"{actor} and {encoder} on {place}.")
-    words = f"{reason}: using the course's embedded models, on {place}."
-    return ModelChoice(EMBEDDED_ACTOR, EMBEDDED_ENCODER, place, words)
+        return EMBEDDED, "No hub can be reached: using the course's embedded model."
+    return name, f"{name}."
 
 
 def frozen_dtype(device: torch.device) -> torch.dtype:

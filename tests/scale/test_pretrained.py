@@ -24,7 +24,7 @@ from helpers.scale import pretrained
 from helpers.scale.export import merge_adapter, save_policy
 from helpers.scale.held_out import BEST, HeldOut
 from helpers.scale.lora import lora_models
-from helpers.scale.pretrained import choose_models, load_gguf, make_models
+from helpers.scale.pretrained import choose_actor, load_gguf, make_models
 from helpers.state import start_run
 from helpers.steps import iterate
 from helpers.tools.files import ROOT, FileProblem, write_jsonl
@@ -38,18 +38,12 @@ PAIR = {"prompt": "the soup", "chosen": "was good.", "rejected": "was bad."}
 # --- which models ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "patient, reason", [(False, "No GPU here"), (True, "No hub can be reached")]
-)
-def test_without_a_gpu_or_a_hub_one_line_says_what_stands_in(patient, reason):
-    choice = choose_models(device="cpu", patient=patient)  # the tests are offline
-    assert (choice.actor, choice.encoder) == ("data/sft", "data/reward")
-    assert choice.words == f"{reason}: using the course's embedded models, on cpu."
-
-
-def test_a_folder_is_taken_wherever_it_runs():
-    choice = choose_models("data/sft", "data/reward", device="cpu")
-    assert choice.words == "data/sft and data/reward on cpu."
+@pytest.mark.parametrize("device, reason", [("auto", "No GPU"), ("cpu", "No hub can be reached")])
+def test_without_a_gpu_or_a_hub_one_line_says_what_stands_in(monkeypatch, device, reason):
+    monkeypatch.setattr(pretrained, "resolve_device", lambda device: torch.device("cpu"))
+    actor, words = choose_actor("HuggingFaceTB/SmolLM2-135M", device)  # the tests are offline
+    assert actor == "data/sft" and words.startswith(reason)
+    assert choose_actor("data/sft", device) == ("data/sft", "data/sft.")  # a folder is always taken
 
 
 def test_what_is_no_model_is_no_fallback(tmp_path):
@@ -63,7 +57,7 @@ def test_what_is_no_model_is_no_fallback(tmp_path):
         "a/b/c": "from hub name",
     }.items():
         with pytest.raises(FileProblem, match=says) as problem:
-            choose_models(actor, "data/reward", device="cpu", patient=True)
+            choose_actor(actor, "cpu")
         assert "\n" not in str(problem.value) and "offline" not in str(problem.value)
 
 
@@ -84,10 +78,10 @@ class Hub(BaseHTTPRequestHandler):
 
 
 ASK = """
-from helpers.scale.pretrained import choose_models
+from helpers.scale.pretrained import choose_actor
 for name in ("some/misspelt", "some/gated"):
     try:
-        print(choose_models(name, "data/reward", "cpu", patient=True).words)
+        print(choose_actor(name, "cpu"))
     except ValueError as problem:
         print(type(problem).__name__, problem)
 """
