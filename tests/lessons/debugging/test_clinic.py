@@ -197,7 +197,7 @@ STATISTICS = {fault: metric for metric, faults in SHOWN_BY.items() for fault in 
 def test_every_fault_shows_in_the_statistic_fixed_for_it(name):
     """The nearest faulty run is 3 standard deviations of the healthy runs from their mean."""
     clinic, metric = load_clinic(), STATISTICS[name]
-    measure = MEASURES[READ.get(metric, "last third")]
+    measure = MEASURES[READ.get(metric, "last third")].of
     statistic = lambda history: measure(column(history, metric))  # noqa: E731
     healthy, broken = (list(map(statistic, clinic.histories(kind))) for kind in ("healthy", name))
     apart = min(abs(value - fmean(healthy)) for value in broken)
