@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # `make test-colab` runs on Colab's Python where there is one (a pyenv shim may be there and not run)
 COLAB := .venv-colab
 COLAB_PYTHON ?= $(shell python3.13 -c 'print("python3.13")' 2>/dev/null || echo $(PYTHON))
-WIDGET_TESTS := $(addprefix tests/,kit/test_widgets.py page/test_drift_explorer.py lessons/reward_model/test_labelling.py lessons/kl_beta/test_trainer.py)
+WIDGET_TESTS := $(addprefix tests/,kit/test_widgets.py page/test_drift_explorer.py lessons/reward_model/test_labelling.py)
 
 # `make check`: definitions, invariants and exercise checks; no notebook, no browser, nothing is killed
 CHECKED := $(wildcard tests/test_*.py) tests/notebooks/test_notebooks.py \

@@ -167,7 +167,7 @@ def predict_curve(
 ) -> Prediction:
     """A curve through up to eight points, each on a slider of its own; then the true one beside it.
 
-    Right where the mean distance is at most `tolerance` of the range from `low` to `high`. `remark`
+    Right where the mean distance is at most 15 % of the range from `low` to `high`. `remark`
     may say what is wrong with a drawn curve. ValueError: numbers outside the range.
     """
     for value in truth:
