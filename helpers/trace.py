@@ -9,7 +9,7 @@ from helpers.kl import kl_estimate
 from helpers.ppo import policy_loss
 from helpers.prompts import last_message
 from helpers.reward_model import RewardModel
-from helpers.rollouts import forward_logprobs, response_logits
+from helpers.rollouts import forward_logprobs
 from helpers.state import Models
 from helpers.whitening import masked_mean
 
@@ -28,7 +28,6 @@ class Trace:
 
     def __init__(self, models: Models, config: RLHFConfig, show: Callable[[str], None] = print):
         self.models, self.config, self.show = models, config, show
-        self.heat = {"temperature": config.temperature}
 
     def __call__(self, step: int, **tensors) -> None:
         getattr(self, f"step_{step}")(**tensors)
@@ -45,13 +44,12 @@ class Trace:
         self.show(f"(1) {len(prompts)} prompts, padded on the left")
         self.line("first prompt", repr(last_message(prompts[0])[:60]))
 
-    @torch.no_grad()
     def step_2(self, responses) -> None:
         self.line("query_tensors", tuple(responses.query_tensors.shape))
         self.show("(2) The actor samples responses")
-        logits = response_logits(self.models.actor, *responses.tokens(), **self.heat)
-        self.line("response_tensors", tuple(responses.response_tensors.shape))
-        self.line("actor logits", tuple(logits.shape))
+        written = tuple(responses.response_tensors.shape)
+        self.line("response_tensors", written)
+        self.line("actor logits", (*written, self.models.actor.config.get_text_config().vocab_size))
         self.tensor("old log-probs", responses.logprobs)
         text = responses.texts[0]
         shown = text[max(0, len(text) - len(text.completion) - 45) :]  # of a long prompt the end
@@ -94,7 +92,8 @@ class Trace:
     def step_7(self, rollout, metrics: dict) -> None:
         self.show("(7) PPO update")
         mask, clip = rollout.response_mask, self.config.cliprange
-        logprobs = forward_logprobs(self.models.actor, *rollout.tokens(), **self.heat)
+        heat = {"temperature": self.config.temperature}
+        logprobs = forward_logprobs(self.models.actor, *rollout.tokens(), **heat)
         ratio = policy_loss(logprobs, rollout.logprobs, rollout.advantages, mask)[1]["ratio"]
         self.line("ratio, first minibatch", f"1 to within {metrics['first_ratio_error']:.1e}")
         clipped = ratio.clamp(1 - clip, 1 + clip)
