@@ -1,4 +1,4 @@
-"""Figures of lesson 10: methods side by side, weights of prompts and tokens, pass@k, stale samplers."""
+"""Figures of lesson 10: weights of prompts, pushes on answers, pass@k, group sizes, two rewards."""
 
 from collections.abc import Sequence
 
@@ -76,20 +76,6 @@ def group_size_figure(sizes: Sequence[int], values: Runs, curves: Runs, chosen: 
     right.xaxis.set_major_locator(MaxNLocator(integer=True))
     title = f"K = {chosen}: {64 // chosen} prompts in each batch of 64"
     label_axes(right, title, "iteration", "score of the rollout", grid="both")
-    return figure
-
-
-def staleness_figure(lags: Sequence[int], series: dict[str, Sequence[float]]) -> Figure:
-    """Share of a batch that still counts against the sampler's age: label → numbers."""
-    figure, axes = one_panel(6.6, 2.7)
-    markers = ("o", "s", "^")
-    for (label, y), (colour, line), marker in zip(series.items(), STYLES, markers, strict=False):
-        axes.plot(lags, y, color=colour, linestyle=line, marker=marker, markersize=5, label=label)
-    axes.set_ylim(0, 1.05)
-    axes.set_xticks(lags)
-    axes.legend(loc="lower left")
-    words = "iterations since these responses were sampled"
-    label_axes(axes, "Effective share of a stale batch", words, "effective sample size / n", "both")
     return figure
 
 
