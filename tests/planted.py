@@ -21,7 +21,6 @@ TESTS = {  # who must notice a mistake in a file, where it is not tests/algorith
     "reward_model.py": f"{CHOICE} algorithm/test_models.py",
     "theory/optimum.py": "theory/test_optimum.py",
     "scale/memory.py": "scale/test_memory.py",
-    "lessons/without_a_critic/prompt_weight.py": "algorithm/test_without_a_critic.py",
     "lessons/debugging/measures.py": "lessons/debugging/test_clinic.py",
 }
 
@@ -288,9 +287,6 @@ theory/optimum.py 07: times β
 theory/optimum.py 07 11: KL of the other order
 - (torch.xlogy(probs, probs) - torch.xlogy(probs, other))
 + (torch.xlogy(other, other) - torch.xlogy(other, probs))
-lessons/without_a_critic/prompt_weight.py 10: RLOO weighs like r − mean
-- "rloo": unbiased * variance
-+ "rloo": variance
 lessons/debugging/measures.py 09: late is early
 - slice(len(values) - max(1, len(values) // 3), len(values))
 + slice(0, max(1, len(values) // 3))

@@ -19,7 +19,6 @@ from helpers.lessons.debugging.study import ClinicOptions
 from helpers.lessons.kl_beta.gaussian import train_gaussian
 from helpers.lessons.ppo_update.surrogate import moved, random_world
 from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
-from helpers.lessons.without_a_critic.prompt_weight import prompt_weight
 from helpers.lessons.without_a_critic.two_rewards import tilted
 from helpers.lessons.your_trainer.band import make_band
 from helpers.models import gradient_checkpointing
@@ -67,9 +66,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("count", lambda: labelled_pairs(2.5, 0.5, seed=0)),
         ("temperature", lambda: labelled_pairs(10, 0.0, seed=0)),
         ("flattery", lambda: labelled_pairs(10, 0.7, 0, math.nan)),
-        ("p", lambda: prompt_weight(1.5, 4)),
-        ("group_size", lambda: prompt_weight(0.5, 1)),
-        ("method", lambda: prompt_weight(0.5, 4, "ppo")),
         ("kl", lambda: tilted(torch.randn(2, 40), torch.ones(2), 9.0)),
         ("scores", lambda: train_gaussian(0.0, lambda y: y / 0)),
         ("ref_probs", lambda: gibbs_value(torch.tensor([1.5, -0.5]), torch.zeros(2), 1.0)),
