@@ -1,1 +1,1 @@
-"""Exact results: π* and J*, best-of-n, the Gaussian toy, over-optimisation curves."""
+"""What is known exactly, or estimated from samples: π*, J*, the efficiency of a policy."""

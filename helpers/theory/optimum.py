@@ -79,27 +79,6 @@ def kl_divergence(probs: Tensor, other: Tensor) -> Tensor:
     return (torch.xlogy(probs, probs) - torch.xlogy(probs, other)).sum(dim=-1)
 
 
-# --- one parameter --------------------------------------------------------------------------------
-
-
-def gaussian_objective(mean: float | Tensor, kl_coef: float, sigma=0.5) -> float | Tensor:
-    """J(m) of the policy N(m, σ²), reward −(y − 1)², reference N(0, σ²).
-
-    E[r] = −((m − 1)² + σ²) and KL = m²/(2σ²), so J is a parabola in m. `mean` may be a tensor of any
-    shape.
-    """
-    return -((mean - 1.0) ** 2 + sigma**2) - kl_coef * mean**2 / (2 * sigma**2)
-
-
-def gaussian_optimum(kl_coef: float, sigma=0.5) -> float:
-    """The mean m* that maximises `gaussian_objective`: its derivative is 0 there.
-
-    m* = 2/(2 + β/σ²): the reward's peak at β = 0, closer to the reference as β grows. π*, whose width is
-    free too, is a Gaussian with the same mean and the smaller variance 1/(1/σ² + 2/β).
-    """
-    return 2 / (2 + kl_coef / sigma**2)
-
-
 # --- sets too large to enumerate: estimates from samples ------------------------------------------
 
 

@@ -3,6 +3,7 @@
 import re
 import shutil
 from itertools import pairwise
+from statistics import fmean
 
 import pytest
 import torch
@@ -121,4 +122,4 @@ def test_the_table_of_the_readme_is_the_sweep_s(sweep, rows):
 @pytest.mark.parametrize("kind", [j.kind for j in study.KLControlOptions().plan()])
 def test_the_adaptive_beta_holds_its_target(kind):
     run = study.load_kl_control().run(kind)
-    assert study.realised_kl(run) == pytest.approx(run.config.kl_target, rel=0.2)
+    assert fmean(run.column("kl")[-33:]) == pytest.approx(run.config.kl_target, rel=0.2)

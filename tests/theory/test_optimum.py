@@ -12,8 +12,6 @@ from helpers.theory.optimum import (
     Estimate,
     effective_sample_size,
     efficiency,
-    gaussian_objective,
-    gaussian_optimum,
     gibbs_policy,
     gibbs_value,
     importance_weights,
@@ -84,27 +82,6 @@ def test_by_hand_kl_its_direction_and_its_zeros():
     close(kl_divergence(p, q), 0.5 * math.log(2))
     assert kl_divergence(q, p) == math.inf  # q says what p never does
     close(kl_divergence(torch.stack([p, q]), torch.stack([p, q])), torch.zeros(2))
-
-
-# --- one parameter --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sigma", [0.5, 0.3, 2.0])
-@pytest.mark.parametrize("kl_coef", [0.0, 0.05, 0.5, 5.0])
-def test_the_best_mean_is_the_top_of_the_objective(kl_coef, sigma):
-    means = torch.linspace(-4, 4, 80_001, dtype=torch.float64)
-    top = means[gaussian_objective(means, kl_coef, sigma).argmax()]
-    close(gaussian_optimum(kl_coef, sigma) * torch.ones(()), top, atol=1e-4)
-
-
-@pytest.mark.parametrize("sigma", [0.5, 0.3, 2.0])
-def test_the_objective_is_the_mean_of_reward_minus_beta_log_ratio(sigma):
-    mean, kl_coef = 0.7, 0.8
-    y = mean + sigma * normal(200_000)
-    policy, reference = (torch.distributions.Normal(m, sigma) for m in (mean, 0.0))
-    sampled = -((y - 1) ** 2) - kl_coef * (policy.log_prob(y) - reference.log_prob(y))
-    stderr = sampled.std().item() / math.sqrt(len(y))
-    assert abs(sampled.mean().item() - gaussian_objective(mean, kl_coef, sigma)) < 4 * stderr
 
 
 # --- J of a policy, from samples ------------------------------------------------------------------

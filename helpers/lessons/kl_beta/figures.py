@@ -9,8 +9,12 @@ from torch import Tensor
 
 from helpers.kit.figures import draw_bars, label_axes, log_ticks, new_figure
 from helpers.kit.palette import KL, POLICY, REFERENCE, REWARD, SKY, YELLOW
-from helpers.lessons.kl_beta.gaussian import SIGMA, GaussianRun, normal_logprob, peak_reward
-from helpers.theory.optimum import gaussian_objective
+from helpers.lessons.kl_beta.gaussian import (
+    GaussianRun,
+    gaussian_objective,
+    normal_logprob,
+    peak_reward,
+)
 
 # --- ten answers -----------------------------------------------------------------------
 
@@ -74,11 +78,11 @@ def _training(axes: Axes, runs: Sequence[GaussianRun], chosen: int, optimum: flo
 def _objective(axes: Axes, kl_coef: float, mean: float, optimum: float) -> None:
     """J(m) at this β, with the trained policy and the optimum on it."""
     m = torch.linspace(-0.5, 1.5, 100)
-    reward, value = (gaussian_objective(m, beta, sigma=SIGMA) for beta in (0.0, kl_coef))
+    reward, value = (gaussian_objective(m, beta) for beta in (0.0, kl_coef))
     axes.plot(m, reward, color=REWARD, label="E[reward]")
     axes.plot(m, value - reward, color=KL, linestyle=":", label="−β·KL")
     axes.plot(m, value, color=POLICY, linewidth=2, label="J, their sum")
-    axes.plot(mean, gaussian_objective(mean, kl_coef, sigma=SIGMA), "o", color=POLICY, markersize=8)
+    axes.plot(mean, gaussian_objective(mean, kl_coef), "o", color=POLICY, markersize=8)
     axes.axvline(optimum, ymax=0.68, color="black", linestyle="--", linewidth=1.2)
     axes.set(ylim=(-4, 1.9), yticks=range(-4, 1))
     axes.legend(loc="upper left", ncols=2)

@@ -2,7 +2,7 @@
 
 Reference N(0, σ²), reward −(y − 1)². It is trained like a language model, with the same
 functions: samples, KL-shaped rewards, a baseline, a policy gradient step. Its optimum is known
-exactly: `optimum.gaussian_optimum`.
+exactly: m* = 2/(2 + β/σ²).
 """
 
 import math
@@ -31,6 +31,11 @@ class GaussianRun(NamedTuple):
 def peak_reward(y: Tensor) -> Tensor:
     """−(y − 1)², of any shape; its maximum, 0, is at 1."""
     return -(y - 1).square()
+
+
+def gaussian_objective(mean: float | Tensor, kl_coef: float, sigma=SIGMA) -> float | Tensor:
+    """J(m) = E[r] − β·KL: E[r] = −((m − 1)² + σ²), KL = m²/(2σ²). A parabola in m, of any shape."""
+    return -((mean - 1.0) ** 2 + sigma**2) - kl_coef * mean**2 / (2 * sigma**2)
 
 
 def normal_logprob(y: Tensor, mean: Tensor | float) -> Tensor:

@@ -1,22 +1,14 @@
 """Adaptive β: recorded runs whose KL coefficient follows a target for the KL."""
 
-import statistics
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
-from helpers.studies.runs import Run
 from helpers.studies.study import Job, StudyOptions, loader, record
 
 TARGETS = (1.0, 3.0)  # nats per response, of the adaptive β
 FIRST_BETAS = (0.02, 0.5)  # where the adaptive β starts: too small, too large
 HORIZON = 150.0  # responses: these runs leave no time for the thousands of published ones
-
-
-def realised_kl(run: Run) -> float:
-    """Mean KL over the last third of a run, nats per response."""
-    kl = run.column("kl")
-    return statistics.fmean(kl[-max(1, len(kl) // 3) :])
 
 
 load_kl_control = loader("kl_control")
