@@ -56,7 +56,7 @@ def band(
 
 @dataclass(frozen=True)
 class Turn:
-    """A moment of a run (the peak of its smoothed gold score, or a stop), and the end of the run."""
+    """Where a run's smoothed gold score has its peak, and the end of the run."""
 
     iteration: int
     kl: float  # nats per response, at that iteration
@@ -71,24 +71,9 @@ class Turn:
         return self.gold - self.last_gold
 
 
-def turn_at(history: History, index: int, width: int) -> Turn:
-    """A run at this iteration, counted from 0, and at its end; all columns smoothed."""
+def turning_point(history: History, width: int = 5) -> Turn:
+    """The peak of a run's smoothed gold score, its iteration counted from 1; all columns smoothed."""
     names = ("kl", "gold", "score")
     kl, gold, proxy = (smooth([record[name] for record in history], width) for name in names)
-    return Turn(index + 1, kl[index], gold[index], proxy[index], gold[-1], proxy[-1])
-
-
-def turning_point(history: History, width: int = 5) -> Turn:
-    """The peak of a run's smoothed gold score."""
-    gold = smooth([record["gold"] for record in history], width)
-    return turn_at(history, max(range(len(gold)), key=gold.__getitem__), width)
-
-
-def stop_at_kl(history: History, limit: float, width: int = 5) -> Turn | None:
-    """The run at the last iteration before its smoothed KL exceeds `limit` (nats).
-
-    None if the first iteration exceeds it.
-    """
-    kl = smooth([record["kl"] for record in history], width)
-    inside = next((i for i, value in enumerate(kl) if value > limit), len(kl))
-    return turn_at(history, inside - 1, width) if inside else None
+    top = max(range(len(gold)), key=gold.__getitem__)
+    return Turn(top + 1, kl[top], gold[top], proxy[top], gold[-1], proxy[-1])

@@ -12,7 +12,6 @@ from helpers.lessons.overoptimization.study import BASE, load_reward_studies
 from helpers.lessons.overoptimization.turning import (
     band,
     smooth,
-    stop_at_kl,
     turning_point,
     value_at,
 )
@@ -50,17 +49,6 @@ def test_one_lucky_iteration_is_no_turn():
     gold[3], gold[10:15] = 4.0, [2.0] * 5
     assert turning_point(history(gold), width=1).iteration == 4
     assert turning_point(history(gold), width=5).iteration == 13
-
-
-def test_stopping_keeps_the_last_iteration_before_the_limit_is_passed():
-    run = history([0, 1, 3, 2, -1], kl=[0, 1, 2, 4, 8])
-    stopped = stop_at_kl(run, 2.0, width=1)
-    assert (stopped.iteration, stopped.gold, stopped.last_gold) == (3, 3.0, -1.0)
-    assert stop_at_kl(run, 1.9, width=1).iteration == 2
-    assert stop_at_kl(run, 100.0, width=1).iteration == 5
-    back = history([0, 1, 2, 3], kl=[0, 5, 1, 1])  # the first passing counts
-    assert stop_at_kl(back, 3.0, width=1).iteration == 1
-    assert stop_at_kl(history([0, 1], kl=[3, 4]), 1.0, width=1) is None
 
 
 def test_a_value_is_read_between_two_iterations_along_the_root_of_kl():
