@@ -18,7 +18,6 @@ from helpers.lessons.debugging.diagnose import diagnose
 from helpers.lessons.debugging.study import ClinicOptions
 from helpers.lessons.kl_beta.gaussian import train_gaussian
 from helpers.lessons.ppo_update.surrogate import moved, random_world
-from helpers.lessons.scaling_out.cost_model import H100, Load, Size, engine_choices
 from helpers.lessons.without_a_critic.two_rewards import tilted
 from helpers.lessons.your_trainer.band import make_band
 from helpers.models import gradient_checkpointing
@@ -33,7 +32,7 @@ from helpers.world.labelling import labelled_pairs
 from helpers.world.private_rules import labeller_with
 
 ONE, HALF, RIGHT = torch.ones(1), torch.full((2,), 0.5), torch.ones(2, 5).bool()
-WORLD, HERE, LOAD = random_world(0), Path("."), Load(responses=8, prompt=5, response=12)
+WORLD, HERE = random_world(0), Path(".")
 CHAT, LINEAR = [{"role": "user", "content": "x"}], torch.nn.Linear(1, 1)
 MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
 
@@ -78,7 +77,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("optimum", lambda: efficiency(*[Estimate(1.0, 0.1)] * 3)),
         ("runs", lambda: make_band([{"score": [0.0], "kl": [0.0]}] * 2)),
         ("responses", lambda: LOAD.split(9)),
-        ("gpus", lambda: engine_choices(Size(100, 1, 4), LOAD, 1, H100)),
         ("history", lambda: diagnose([])),
         ("model", lambda: half_precision(MODELS.actor, torch.float16)),
         ("pairs", lambda: next(train_direct(ONLINE, MODELS, pairs=[]))),

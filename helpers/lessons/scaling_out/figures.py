@@ -1,4 +1,4 @@
-"""Figures of notebook 13: memory by kind, what a large run costs."""
+"""Figure of notebook 13: memory by kind."""
 
 from matplotlib.figure import Figure
 
@@ -6,14 +6,6 @@ from helpers.kit.figures import label_axes, one_panel
 from helpers.kit.palette import BLUE, GREEN, GREY, ORANGE, PINK, SKY, YELLOW
 from helpers.scale.memory import GIB, PHASES
 
-BY_PHASE = {
-    "generate": BLUE,
-    "score": GREEN,
-    "reference": GREY,
-    "values": PINK,
-    "update": ORANGE,
-    "sync": YELLOW,
-}
 MEMORY_KINDS = {"weights": BLUE, "bf16 copies": GREEN, "gradients": SKY, "Adam": PINK,
                 "KV cache": GREY, "activations": YELLOW, "logits": ORANGE}  # fmt: skip
 T4 = 15.0  # GiB of a free GPU
@@ -41,22 +33,4 @@ def memory_figure(ledgers: dict) -> Figure:
     label_axes(axes, "", f"GiB at the worst moment (dotted: {T4:g})")
     axes.tick_params(axis="y", labelsize=9)
     figure.legend(loc="outside upper center", ncols=len(MEMORY_KINDS))
-    return figure
-
-
-def seconds_figure(rows: dict[str, dict[str, float]], title: str) -> Figure:
-    """One bar a row, divided among the phases, as long as its iteration takes."""
-    figure, axes = one_panel(9.6, 3.0)
-    for place, phases in enumerate(rows.values()):
-        left = 0.0
-        for phase, seconds in phases.items():
-            bar = {"left": left, "color": BY_PHASE[phase], "height": 0.62, "edgecolor": "white"}
-            axes.barh(place, seconds, label=phase if place == 0 else None, **bar)
-            left += seconds
-        axes.text(left, place, f" {left:,.1f} s", va="center", fontsize=9)
-    axes.set_yticks(range(len(rows)), list(rows), fontsize=9)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.15 * max(sum(phases.values()) for phases in rows.values()))
-    label_axes(axes, title, "seconds an iteration", "")
-    axes.legend(fontsize=9, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
