@@ -21,7 +21,7 @@ from helpers.loop import run_iterations
 from helpers.rollouts import response_logits
 from helpers.sampling import Responses, encode_prompts, plain_tokens, sample_responses
 from helpers.state import History, RLHFState
-from helpers.steps import iterate, no_observer, reference_logprobs
+from helpers.steps import iterate, reference_logprobs
 from helpers.tools.files import read_json, read_tensors, write_text
 from helpers.tools.pool import advance
 
@@ -141,7 +141,6 @@ def record_run(
     run: Run | None = None,
     schedule: list[int] | None = None,
     save_dir: Path | None = None,
-    observe: Callable = no_observer,
 ) -> Iterator[Run]:
     """Train and record; yields the same, growing `Run` after each iteration.
 
@@ -156,7 +155,7 @@ def record_run(
     def watched(state: RLHFState) -> dict:
         if state.iteration == 0 and not run.snapshots:
             run.snapshots.append(take_snapshot(state))
-        record = iterate(state, observe)
+        record = iterate(state)
         if state.iteration in schedule:
             run.snapshots.append(take_snapshot(state))
         return record
