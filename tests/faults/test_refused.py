@@ -76,7 +76,6 @@ MODELS, ONLINE = tiny_models(), DirectConfig(online=True, iterations=1)
         ("kl_coef", lambda: optimal_value(torch.zeros(2, 8), -1.0)),
         ("optimum", lambda: efficiency(*[Estimate(1.0, 0.1)] * 3)),
         ("runs", lambda: make_band([{"score": [0.0], "kl": [0.0]}] * 2)),
-        ("responses", lambda: LOAD.split(9)),
         ("history", lambda: diagnose([])),
         ("model", lambda: half_precision(MODELS.actor, torch.float16)),
         ("pairs", lambda: next(train_direct(ONLINE, MODELS, pairs=[]))),
