@@ -1,1 +1,1 @@
-"""Lesson 13: memory and LoRA, what several processes add up, what a large run costs."""
+"""Lesson 13: memory and LoRA, what several processes add up."""
