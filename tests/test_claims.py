@@ -213,7 +213,7 @@ CLAIMS: dict[tuple[str, str], Callable[[Figure], bool]] = {
     ("07", "fresh responses a run"): equals(lambda: load_sweep().run(0.1, 0).final["responses"]),
     ("08", "12,000"): equals(lambda: RECIPES["pairs_12000"]["pairs"]),
     ("09", "dropout 1, 10, 30 %"): equals(lambda: 100 * planted("dropout_on_gross", "share")),
-    ("09", "sampling at 0.95, 0.7, 0.4"): one_of(temperatures),
+    ("09", "a temperature of 0.95, 0.7, 0.4"): one_of(temperatures),
     ("11", "300 pairs"): equals(lambda: direct.FEW),
     ("11", "fitted to 20,000"): TRAINED,
     ("11", "0.69 for offline"): one_of(measured_methods),
