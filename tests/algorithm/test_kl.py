@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import close, padded_batches, seeded
 
-from helpers.kl import AdaptiveKLController, kl_estimate, shape_rewards
+from helpers.kl import AdaptiveKLController, full_kl, kl_estimate, shape_rewards
 
 
 def exact_kl(p, q):
@@ -37,6 +37,14 @@ def test_each_estimate_is_its_formula_and_k1_and_k3_are_unbiased(pair):
         if estimator != "k2":
             close(expected_estimate(*pair, estimator), exact_kl(*pair), atol=1e-8)
     assert torch.equal(kl_estimate(*pair), kl_estimate(*pair, "k1"))  # the default
+
+
+@given(distributions())
+def test_the_full_kl_is_the_sum_over_the_vocabulary_of_any_logits(pair):
+    p, q = pair
+    close(full_kl(p.log() + 3.0, q.log() - 1.0), exact_kl(p, q), atol=1e-5)
+    p = torch.cat([torch.zeros(1), p[1:] / p[1:].sum()])  # 0·log 0 is 0
+    close(full_kl(p.log(), q.log()), exact_kl(p[1:], q[1:]), atol=1e-5)
 
 
 @given(padded_batches(allow_empty_rows=False), st.floats(0, 3))
