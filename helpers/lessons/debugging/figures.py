@@ -110,7 +110,7 @@ def case_figure(healthy: Sequence[History], case: Sequence[History], name: str) 
 
 
 def verdict_figure(healthy: Sequence[History], run: History, flags: Sequence[Flag]) -> Figure:
-    """All twelve metrics of one run: on red, with ✗, those on which a rule raises its flag."""
+    """All twelve metrics of one run: shaded, with ✗, those on which a rule raises its flag."""
     wrong = {flag.metric for flag in flags}
     words = f"{len(wrong)} metrics with a flag" if wrong else "no flag"
     figure = small_multiples(METRICS, healthy, [run], title=f"Your run: {words}")
