@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from benchmarks import page as timed
 from tests.browser.conftest import FRAMES, trained
 from tests.browser.test_drift_page import WATCH_SHIFTS, number, opened, press
@@ -133,6 +135,7 @@ def test_a_run_has_gold_and_its_next_update_can_be_looked_at_token_by_token(brow
         trained(page, int(before.split()[-3]) + 1)
 
 
+@pytest.mark.nightly  # a benchmark, not the page
 def test_it_is_timed_in_the_page_and_in_node(browser, monkeypatch):
     monkeypatch.setattr(timed, "SPANS", (1, 2, 3))
     found = timed.in_chromium(browser) | timed.in_node(updates=5)
