@@ -21,7 +21,7 @@ ROOMS = {  # folders or files, the first that fits: (ceiling, goal)
     "helpers/tools/": (896, 700),
     "helpers/commands/": (1_142, 600),
     "helpers/": (3_875, 3_700),
-    "tests/": (19_037, 18_000),
+    "tests/": (19_036, 18_000),
     "benchmarks/": (1_797, 1_800),
 }
 BLANK = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

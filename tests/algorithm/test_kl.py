@@ -42,9 +42,8 @@ def test_each_estimate_is_its_formula_and_k1_and_k3_are_unbiased(pair):
 @given(distributions())
 def test_the_full_kl_is_the_sum_over_the_vocabulary_of_any_logits(pair):
     p, q = pair
-    close(full_kl(p.log() + 3.0, q.log() - 1.0), exact_kl(p, q), atol=1e-5)
     p = torch.cat([torch.zeros(1), p[1:] / p[1:].sum()])  # 0·log 0 is 0
-    close(full_kl(p.log(), q.log()), exact_kl(p[1:], q[1:]), atol=1e-5)
+    close(full_kl(p.log() + 3.0, q.log() - 1.0), exact_kl(p[1:], q[1:]), atol=1e-5)
 
 
 @given(padded_batches(allow_empty_rows=False), st.floats(0, 3))

@@ -49,7 +49,7 @@ def made(exercise: Exercise, *texts: str):
     return exercise.edited(*(Mistake("", "", *edit) for edit in edits))
 
 
-# every third by day: a look that fails takes its full time
+# every third by day, all at night: a look that fails takes its full time
 BY_DAY = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.nightly)])
 
 
@@ -61,7 +61,7 @@ def test_wrong_answers_are_caught_and_most_are_named(room, every):
     reports = [(exercise, words, judge(exercise, f)) for exercise, words, f in listed[::every]]
     assert [(e.name, words) for e, words, r in reports if r.status != MISTAKE] == []
     vague = [(e.name, words, r.message) for e, words, r in reports if r.mistake == UNKNOWN]
-    assert len(vague) <= (0.5 if every > 1 else 1 - NAMED) * len(reports), vague  # by day of a few
+    assert len(vague) <= (0.5 if every > 1 else 1 - NAMED) * len(reports), vague  # by day few
     large = [(e.name, words, r) for e, words, r in reports if len(e.results) > 1 or e.observe]
     unplaced = [x[:2] for x in large if x[2].mistake == UNKNOWN and not x[2].where]
     assert every > 1 or len(unplaced) <= (1 - PLACED) * len(large), unplaced
@@ -103,7 +103,7 @@ def test_nearly_all_small_changes_of_a_solution_give_wrong_results(room):
 
 def gives_the_right(exercise: Exercise, change: Change) -> bool:
     """Whether the solution with this change gives all right results."""
-    try:
+    try:  # not `made_by`: where probes have no results, what fails would be as right
         function = exercise.with_change(change)
         seen = [exercise.seen(function, probe) for probe in exercise.cases]
     except Exception:
